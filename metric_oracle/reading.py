@@ -21,7 +21,6 @@ from metric_oracle.corpora.usual_names import GENERATED, matching
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.ngrams import n_wordless
 from metric_oracle.indexes.prepared import prepared_inputs
 from metric_oracle.indexes.shards import ShardSet, is_prepared, is_set, not_one_index, opened, section_of
 from metric_oracle.metrics import Metric
@@ -394,6 +393,8 @@ def say_wordless(
 
     `sides` has the texts of each side by its noun in the message.
     """
+    from metric_oracle.indexes.ngrams import n_wordless
+
     names = [metric.name for metric in metrics if "words" in metric.representations]
     for noun, texts in sides.items() if names else ():
         n = n_wordless(texts)

@@ -21,6 +21,7 @@ import pytest
 
 import metric_oracle
 import metric_oracle as mo
+from metric_oracle.commands import COMMANDS
 from metric_oracle.metrics import METRICS
 
 PACKAGE = Path(metric_oracle.__file__).parent
@@ -335,6 +336,10 @@ def test_importing_costs_nothing(module):
 LATER = ("pandas", "scipy.linalg", "polars", "torch", "transformers", "matplotlib", "ray", "faiss", "starlette")
 
 
+# What no module of a public function imports at its head: compiled code, models, and what computes with tables.
+BY_USE = {*HEAVY, *LATER, "llvmlite", "pyarrow.compute", "pyarrow.json", "pyarrow.parquet"} - {"numpy", "pyarrow"}
+
+
 def modules_after(*words):
     """Return what a command printed, and the names of all modules that it had loaded at its end."""
     code = "import atexit, sys; from metric_oracle.__main__ import main; "
@@ -348,6 +353,33 @@ def test_the_list_of_commands_is_shown_without_them():
     assert "retrieve" in shown
     assert {*HEAVY, *LATER, "pydantic", "typer", "rich.markdown", "rich.traceback"} & loaded == set()
     assert "metric_oracle.commands.search" not in loaded
+
+
+def test_the_help_of_a_command_needs_neither_kernels_nor_what_reads_tables():
+    """The declarations of its options stand at public functions, whose modules import these where they use them."""
+    code = f"""
+import contextlib, io, json, sys
+import typer
+from metric_oracle import cli
+
+def show(*words):
+    sys.argv = ["oracle", *words, "--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+        cli.main()
+    assert "Usage: " + " ".join(["oracle", *words]) in shown.getvalue(), words
+    print(json.dumps([" ".join(words), *sorted(sys.modules.keys() & {BY_USE})]))
+
+commands = typer.main.get_command(cli.app)
+context = typer.Context(commands)
+for name in commands.list_commands(context):
+    show(name)
+    for inner in getattr(commands.get_command(context, name), "commands", ()):
+        show(name, inner)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {words: [*names] for words, *names in map(json.loads, done.stdout.splitlines())}
+    assert {*COMMANDS, "baseline random", "survey export"} <= {*loaded}
+    assert {words: names for words, names in loaded.items() if names} == {}
 
 
 def test_a_search_loads_what_it_needs(tmp_path):

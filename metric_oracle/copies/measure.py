@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.copies.runs import shared_runs
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.joining import PLACE
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.ngrams import positions, tokenize_rouge
 from metric_oracle.indexes.store import BATCH, Strings, to_arrow
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
@@ -80,6 +78,9 @@ def measure(
     index: Index, reports: Reports, is_same: dict[str, np.ndarray], is_marked: np.ndarray, options: SearchOptions
 ) -> Measured:
     """Compare a set of reports with a corpus; `is_same` and `is_marked` are put into the result as they are."""
+    from metric_oracle.copies.runs import shared_runs
+    from metric_oracle.indexes.ngrams import positions, tokenize_rouge
+
     inputs = Inputs(reports.ids, reports.texts)
     best: dict[str, np.ndarray] = {}
     nearest: Any = None

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
-from pyarrow import parquet
 
 from metric_oracle.corpora.kept import check_kept, values_of_ids
 from metric_oracle.corpora.missing import state_of
@@ -58,6 +57,8 @@ def can_stream(path: Path, *, encoding: str | None = None, separator: str | None
     if kind == "JSON Lines" and _head(path, stream_encoding(path, encoding)).lstrip().startswith("["):
         return False  # one JSON array
     if kind == "Parquet":
+        from pyarrow import parquet
+
         with whole_parquet(path):
             if record_of(parquet.read_schema(str(path))) is not None:
                 return False  # one that we wrote, whose checksum is that of the whole table
@@ -67,6 +68,8 @@ def can_stream(path: Path, *, encoding: str | None = None, separator: str | None
 
 def n_rows(path: Path) -> int | None:
     """Return the number of rows in the metadata of a Parquet file; None for other files."""
+    from pyarrow import parquet
+
     return parquet.read_metadata(str(path)).num_rows if ENDINGS[file_ending(path)] == "Parquet" else None
 
 
@@ -187,6 +190,8 @@ def _head(path: Path, encoding: str) -> str:
 
 def _parquet(path: Path) -> Iterator[Table]:
     """Yield a Parquet file as tables of consecutive rows."""
+    from pyarrow import parquet
+
     with whole_parquet(path):
         for batch in parquet.ParquetFile(str(path)).iter_batches(AT_ONCE):
             batch.validate(full=True)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow.compute as pc
 from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
@@ -125,6 +124,8 @@ def _result_lines(results: Results) -> list[str]:
 
 def scores_table(scores: Scores) -> Group:
     """Return what a terminal shows of scores: a table of each metric's mean over the pairs it scored, with interval."""
+    import pyarrow.compute as pc
+
     signature = scores.signature
     rows, intervals = [], scores.interval()
     for name, record in signature["metrics"].items():

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from annotated_doc import Doc
 
 from metric_oracle import choices
@@ -76,6 +75,8 @@ class Alignment(Finding):
 
         ``degenerate`` is the number of resamples without a value. A value or an end that does not exist is null.
         """
+        import pyarrow.compute as pc
+
         rows = self.numbers.filter(pc.field("metric").is_valid() & pc.field("versus").is_null())
         return rows.select(["metric", "errors", "rater", "statistic", *INTERVAL, "degenerate"])
 
@@ -85,6 +86,8 @@ class Alignment(Finding):
 
         It is empty for one rater.
         """
+        import pyarrow.compute as pc
+
         rows = self.numbers.filter(pc.field("metric").is_null())
         return rows.select(["errors", "statistic", "value", "low", "high", "degenerate"])
 
@@ -95,6 +98,8 @@ class Alignment(Finding):
         ``difference`` is a - b (positive: a agrees more), with its percentile interval, its two-sided p-value from the
         same resamples, and the p-value adjusted over the pairs and kinds of that statistic (Benjamini and Hochberg).
         """
+        import pyarrow.compute as pc
+
         name_of = {"metric": "a", "versus": "b", "value": "difference"}
         names = [
             "statistic",

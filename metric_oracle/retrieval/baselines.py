@@ -34,11 +34,8 @@ from metric_oracle.declared import Uses
 from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import Representation
-from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.kernels._errors import check_bounds
-from metric_oracle.kernels.cosine import cpu as cosines
-from metric_oracle.metrics import METRICS, Metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric
 from metric_oracle.progress import Progress
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.kernels import arrays_of, load_scorer
@@ -159,7 +156,7 @@ def nearest_rows(
             widths[1],
             "Encode both with one model.",
         )
-    space = EmbeddingIndex.build("chexbert", _of_vectors(corpus_vectors, of_row), (), of_row)
+    space = REPRESENTATIONS["chexbert"].load_class().build("chexbert", _of_vectors(corpus_vectors, of_row), (), of_row)
     encoded = space.encode(_of_vectors(query_vectors, of_query))
     rows = _nearest_rows(space, encoded)[encoded.which]
     chosen_by = {"corpus": _digest(corpus_vectors, of_row), "query": _digest(query_vectors, of_query)}
@@ -255,12 +252,15 @@ def _of_vectors(vectors: Vectors, positions: np.ndarray) -> Inputs:
     return Inputs([], [], {"chexbert": Attachment(vectors.values, positions)})
 
 
-def _nearest_rows(space: EmbeddingIndex, queries: Any) -> np.ndarray:
+def _nearest_rows(space: Any, queries: Any) -> np.ndarray:
     """Return the lowest corpus row with the greatest cosine for each distinct query: int64[n].
 
     A matrix product in float32 selects the documents that may have it. Their cosines are then summed in a fixed order,
     so that equal vectors have equal cosines. Raise ExactnessError if the bound of the product's error does not hold.
     """
+    from metric_oracle.kernels._errors import check_bounds
+    from metric_oracle.kernels.cosine import cpu as cosines
+
     lowest = space.row_id[space.row_ptr[:-1]]  # rows ascend within a document
     kernel, record = cosines.Backend(), METRICS["chexbert"]
     corpus, batch = arrays_of(record, space, queries)

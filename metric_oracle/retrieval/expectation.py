@@ -22,7 +22,6 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.kernels._distribution import BINS, new_scratch, summarise
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, counter
 from metric_oracle.reading import Queries, loaded
@@ -129,6 +128,8 @@ class ExpectationPlan:
         sums in float32 (7.2e-7 before scores are rescaled); other metrics have none. Summation adds less than 1e-13 of
         the size of the scores, so means and deviations over a shard set may differ that much from those of one index.
         """
+        from metric_oracle.kernels._distribution import new_scratch, summarise
+
         scores, record = self.scores, self.scores.metric
         encoded, representation = scores.encode(queries), scores.representation
         rows = np.diff(representation.row_ptr)
@@ -255,6 +256,8 @@ def _coarser(bins: _Bins, exponent: int) -> _Bins:
 
 def _joined(a: _Bins, b: _Bins) -> _Bins:
     """Return the sum of two histograms, with bins as wide as the wider ones, or wider if more than `BINS` result."""
+    from metric_oracle.kernels._distribution import BINS
+
     exponent = max(a.exponent, b.exponent)
     while True:
         a, b = _coarser(a, exponent), _coarser(b, exponent)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from annotated_doc import Doc
 
 from metric_oracle import choices
@@ -28,7 +27,7 @@ from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import Metric, get_metric
 from metric_oracle.progress import Advance, Progress, counter, say
 from metric_oracle.reading import Queries, loaded
-from metric_oracle.retrieval import baselines, brute_force
+from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import metric_of
@@ -101,6 +100,8 @@ def _verify(
     _check_states(signature, encoded.settings)
     chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[: 0 if kind else sample])
     asked = np.unique(encoded.which[chosen]).tolist()
+    from metric_oracle.retrieval import brute_force
+
     total = len(columns["row"]) + brute_force.n_pairs(record, representation, encoded, asked)
     tell = counter(progress, "pairs", total)
     check = _Check(index, record, representation, encoded, queries, results, columns, kind, k, restrictions, vectors)
@@ -326,6 +327,8 @@ class _Check:
 
     def names(self) -> None:
         """Compare the ids and texts of the candidates."""
+        import pyarrow.compute as pc
+
         ids = self.columns["query_id"]
         of_queries = {"study_id": self.queries.ids, "text": self.queries.texts}
         for name, column in (("candidate_id", "study_id"), ("text", "text")):
@@ -437,6 +440,8 @@ class _Check:
 
         `asked` are the numbers of their distinct queries, ascending.
         """
+        from metric_oracle.retrieval import brute_force
+
         listed: dict[str, list[tuple[Any, ...]]] = {self.queries.ids[i]: [] for i in chosen.tolist()}
         for query, *answer in zip(*(self.columns[name] for name in _LISTED), strict=True):
             if query in listed:

@@ -21,7 +21,6 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.findings.cells import Format, Record, ends_of, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing, plain
 from metric_oracle.findings.signature import bootstrap, signed
-from metric_oracle.kernels.crg.score import crg
 from metric_oracle.metrics import METRICS
 from metric_oracle.statistics import Array, Interval, n_resamples
 from metric_oracle.tables.label_scores import (
@@ -62,6 +61,8 @@ class LevelScore:
     @property
     def score(self) -> float:
         """CRG of the level."""
+        from metric_oracle.kernels.crg.score import crg
+
         matched, missed, invented, _ = self.counts.sum(axis=0).tolist()
         return crg(missed, invented, matched + missed, int(self.counts.sum()))
 
