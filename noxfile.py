@@ -147,10 +147,11 @@ def packages(session: nox.Session) -> None:
         with session.chdir(folder / "try"):
             program("oracle score test.csv strong.csv -m meteor:nltk-stems --out strong.parquet")
             program("oracle report oracle.parquet --queries test.csv --index INDEX --out page.html")
-        # Files, figures, tables and help: what other versions of dependencies changed, and what compiles little.
+        # Files, stored machine code, figures, tables and help: what other versions of dependencies changed, and what
+        # compiles little.
         program(
             "pytest -p no:cacheprovider tests/corpora tests/tables/test_comparison_layout.py"
-            " tests/test_cli_help.py tests/findings/test_views.py::test_alignment[100]"
+            " tests/kernels/test_cache.py tests/test_cli_help.py tests/findings/test_views.py::test_alignment[100]"
             " tests/findings/test_views.py::test_table_of_one_wide_column_with_long_names"
         )
 

@@ -8,6 +8,9 @@ agree to the last bit.
 from collections.abc import Callable
 from typing import Any
 
+from metric_oracle.kernels import _environment  # noqa: F401, before Numba
+
+# isort: split
 import numba
 import numba.extending
 
@@ -22,16 +25,17 @@ _FLAGS: dict[str, Any] = {
 def jit(function: Callable[..., Any]) -> Any:
     """Compile the decorated function for CPUs at its first call, and store its machine code.
 
-    If neither the package's folder nor the user's cache can be written, each process compiles it again.
+    If neither the package's folder nor the user's cache can be written, or the installed Numba is one that `_cache.py`
+    does not know, each process compiles it again.
     """
     return _kept(function, _FLAGS)
 
 
 def _kept(function: Callable[..., Any], flags: dict[str, Any]) -> Any:
-    """Compile a function for CPUs with these flags of Numba, and store its machine code if a folder can be written."""
+    """Compile a function for CPUs with these flags of Numba, and store its machine code if that is possible."""
     try:
         return stored(numba.njit(cache=True, **flags)(function))
-    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+    except RuntimeError:  # no folder can be written, or Numba is unknown
         return numba.njit(**flags)(function)
 
 
@@ -89,6 +93,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile the decorated function as a CUDA kernel at its first launch; the machine code is stored as by `jit`."""
     from numba import cuda
 
+    if numba.config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+        return cuda.jit(fastmath=False)(function)
     try:
         return stored(cuda.jit(cache=True, fastmath=False)(function))
     except RuntimeError:  # as above
