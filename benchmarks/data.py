@@ -21,7 +21,6 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.kernels.bertscore import reference as bertscore
 from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.metrics import get_metric
-from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic import corpus as synthetic
 from metric_oracle.synthetic.corpus import FIRST_ID, write_split, write_synthetic
 from metric_oracle.synthetic.drafts import drafts_of
@@ -68,7 +67,7 @@ class Data:
         return mo.open_index(self.index_folder)
 
     @cached_property
-    def queries(self) -> Inputs:
+    def queries(self) -> Reports:
         """The test reports with graphs and, where there are any, embeddings."""
         return mo.reports(
             self.corpus / "test.csv",
@@ -288,7 +287,7 @@ class Sample:
     references: list[tuple[str, dict[str, Any]]]
     candidates: list[tuple[str, dict[str, Any]]]
     index: Index
-    queries: Inputs
+    queries: Reports
 
 
 def draw_sample(data: Data, n_references: int, n_candidates: int, folder: Path) -> Sample:

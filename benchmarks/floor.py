@@ -14,6 +14,7 @@ import numpy as np
 
 import metric_oracle as mo
 from metric_oracle.bench.timing import repeated
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._overlap import SLACK, by_rarity, postings
@@ -24,7 +25,6 @@ from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.pool import n_threads
-from metric_oracle.sources.inputs import Inputs
 
 PRODUCT = 4096  # rows and columns of the product that is timed: 137 billion operations
 COPY = 1 << 29  # bytes, far more than caches hold
@@ -134,13 +134,13 @@ def floor_columns(works: list[Work], search_s: float, ceilings: Ceilings) -> dic
     }
 
 
-def work_of(index: Index, queries: Inputs, metric: str, stages: Mapping[str, float] | None = None) -> list[Work]:
+def work_of(index: Index, queries: Reports, metric: str, stages: Mapping[str, float] | None = None) -> list[Work]:
     """Return what an oracle must do for a batch of queries.
 
     Parameters
     ----------
     index : Index
-    queries : Inputs
+    queries : Reports
     metric : one of bleu, rouge-l, radgraph, chexbert, bertscore, radcliq
     stages : dict
         Of metrics over vectors: the share of pairs that each stage of the search dropped, as the signature says.

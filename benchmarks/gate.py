@@ -7,10 +7,10 @@ import numpy as np
 import metric_oracle as mo
 from metric_oracle.bench.timing import check_answers
 from metric_oracle.choices import Backend
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.metrics import get_metric
-from metric_oracle.sources.inputs import Inputs
 
 SEED = 0
 PIECE = 1 << 16  # tokens of the corpus at once
@@ -23,7 +23,7 @@ class GateError(Exception):
 
 def check(
     index: Index,
-    queries: Inputs,
+    queries: Reports,
     metrics: Sequence[str],
     *,
     n_queries: int,
@@ -53,7 +53,7 @@ def check(
             raise GateError(msg) from error
 
 
-def check_states(index: Index, queries: Inputs, metrics: Sequence[str], *, n_queries: int = 5, k: int = 5) -> None:
+def check_states(index: Index, queries: Reports, metrics: Sequence[str], *, n_queries: int = 5, k: int = 5) -> None:
     """Compare a sample of queries with scores of all candidates, made here with plain float32 products.
 
     The reference backend would take days. Listed pairs are scored again by the reference scorer.
@@ -89,7 +89,7 @@ def check_states(index: Index, queries: Inputs, metrics: Sequence[str], *, n_que
                 raise GateError(msg)
 
 
-def _bertscores(index: Index, batch: Inputs) -> np.ndarray:
+def _bertscores(index: Index, batch: Reports) -> np.ndarray:
     """Return BERTScore F1 of each query with each row."""
     import torch
 
@@ -121,7 +121,7 @@ def _bertscores(index: Index, batch: Inputs) -> np.ndarray:
     return out[:, representation.document_of_row]
 
 
-def _radcliqs(index: Index, batch: Inputs, bertscores: np.ndarray) -> Iterator[np.ndarray]:
+def _radcliqs(index: Index, batch: Reports, bertscores: np.ndarray) -> Iterator[np.ndarray]:
     """Return RadCliQ v1 of each query with all rows, from the definitions of its parts."""
     record = get_metric("radcliq")
     graphs, vectors = index.part("radgraph"), index.part("chexbert")

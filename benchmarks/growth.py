@@ -14,7 +14,7 @@ from benchmarks.data import HAS_FAISS, LACKING, LEXICAL_AND_GRAPH, OF_STATES, SE
 from benchmarks.machine import Row
 from benchmarks.workloads import FULL_SIZE
 from metric_oracle.bench.timing import alone, spread, study
-from metric_oracle.sources.inputs import Inputs
+from metric_oracle.corpora.reports import Reports
 
 METRICS = (*LEXICAL_AND_GRAPH, "chexbert", *OF_STATES)
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
@@ -99,7 +99,7 @@ def _point(data: Data, metric: str, n: int, repetitions: int, *, by_queries: boo
     }
 
 
-def _some(queries: Inputs, n: int) -> Inputs:
+def _some(queries: Reports, n: int) -> Reports:
     chosen = np.random.default_rng(SEED).permutation(len(queries.ids))[:n]
     return queries.take(np.sort(chosen))
 

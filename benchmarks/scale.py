@@ -22,8 +22,8 @@ from benchmarks.data import SEED, digest_of_sources, prepare_corpus
 from benchmarks.growth import exponent
 from benchmarks.machine import Row
 from metric_oracle.bench.timing import peak, spread, timed
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
-from metric_oracle.sources.inputs import Inputs
 
 METRICS = ("bleu", "rouge-l", "radgraph", "chexbert:labels")
 SIZES = (100_000, 1_000_000, 10_000_000)
@@ -181,7 +181,7 @@ def _search(options: argparse.Namespace) -> Row:
     return row
 
 
-def _once(index: Index, queries: Inputs, metric: str) -> Any:
+def _once(index: Index, queries: Reports, metric: str) -> Any:
     return mo.retrieve(index, queries, metric)
 
 

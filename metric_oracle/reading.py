@@ -10,10 +10,9 @@ from annotated_doc import Doc
 from metric_oracle.arguments import check_given, check_left_out, check_options, given_of
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.joining import shared_column
-from metric_oracle.corpora.kept import check_kept
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.read import DEFAULT, Read, check_applies
-from metric_oracle.corpora.reports import Reports, as_reports, column_names, table_of
+from metric_oracle.corpora.reports import Reports, as_reports, column_names, table_of, with_kept
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
 from metric_oracle.corpora.tables import series_of, shown_names, together
@@ -21,12 +20,12 @@ from metric_oracle.corpora.usual_names import GENERATED, matching
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.prepared import prepared_inputs
+from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.shards import ShardSet, is_prepared, is_set, not_one_index, opened, section_of
 from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, say, silent
+from metric_oracle.sources.attaching import ARGUMENTS, attach_sources, run_models
 from metric_oracle.sources.availability import check_device, check_installed, named_models
-from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
 from metric_oracle.sources.keywords import Sources
 from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
@@ -79,7 +78,7 @@ class AttachedReports:
     sources: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, Any] = field(default_factory=dict)
     of_encoder: Mapping[str, Any] = field(default_factory=dict)
-    _loaded: dict[tuple[str | None, tuple[str, ...]], Inputs] = field(default_factory=dict)
+    _loaded: dict[tuple[str | None, tuple[str, ...]], Reports] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
     def __repr__(self) -> str:
@@ -104,7 +103,7 @@ class AttachedReports:
     @called("reports", ("data", "read", "tell", *Sources.__annotations__), HOMES)
     def load(
         self, index: str | Path | Index | None = None, progress: Progress | None = None, keep: Sequence[str] = ()
-    ) -> Inputs:
+    ) -> Reports:
         """Read the reports as test reports, and run the models that make their sources.
 
         Every function that takes test reports does this by itself. The result is stored, so that the work is done once.
@@ -120,7 +119,7 @@ class AttachedReports:
 
         Returns
         -------
-        Inputs
+        Reports
             Ids and texts with graphs, vectors, labels, entities and token states.
 
         Raises
@@ -133,7 +132,7 @@ class AttachedReports:
             self._loaded[key] = self._load(*key, silent if progress is None else progress)
         return self._loaded[key]
 
-    def _load(self, default_section: str | None, keep: Sequence[str], progress: Progress) -> Inputs:
+    def _load(self, default_section: str | None, keep: Sequence[str], progress: Progress) -> Reports:
         """Return what `load` stores: the reports with their sources."""
         check_left_out(self.of_encoder, "for test reports, whose index says it", allowed=("encoder",))
         reports = self.read(default_section=default_section, keep=keep, is_shown=True)
@@ -142,8 +141,7 @@ class AttachedReports:
         if reports.left_out or (reports.marks and not is_shown) or (is_file and "tell" in self.models):
             say(reports.left_out or f"test reports: {reports.source}", self.models.get("tell"))
         encoder = self.of_encoder.get("encoder")
-        inputs = load_inputs(reports, encoder=encoder, progress=progress, **self.models, **self.sources).completed()
-        return replace(inputs, section=reports.known_section, ids_from=reports.ids_from)
+        return run_models(attach_sources(reports, encoder=encoder, progress=progress, **self.models, **self.sources))
 
     def read(
         self,
@@ -213,7 +211,7 @@ class AttachedReports:
         names = ("id_column", "text_column")
         named = {name: value for name, value in references.options.given.items() if name in names}
         named = {name: value for name, value in named.items() if name not in self.options.given}
-        is_read = isinstance(self.data, Reports | Inputs | Index | ShardSet | Samples) or is_prepared(self.data)
+        is_read = isinstance(self.data, Reports | Index | ShardSet | Samples) or is_prepared(self.data)
         if not named or is_read:
             return self
         columns = self.column_names()
@@ -231,8 +229,6 @@ class AttachedReports:
 
     def column_names(self) -> list[str]:
         """Return the names of the columns that a table of these reports has, or that a prepared folder keeps."""
-        if isinstance(self.data, Inputs):
-            return [*self.data.columns]
         if isinstance(self.data, Index) or is_prepared(self.data):
             return opened(self.data).columns
         return column_names(self.data, self.options.encoding, self.options.separator)
@@ -276,7 +272,7 @@ def pairs_of_one_table(
     both = (references, predictions)
     is_file = all(isinstance(side.data, str | Path) for side in both)
     is_told = any(side.options.id_column or side.options.ids for side in both)
-    if is_told or isinstance(references.data, Reports | Inputs | Index):
+    if is_told or isinstance(references.data, Reports | Index):
         return both
     if not (Path(references.data) == Path(predictions.data) if is_file else references.data is predictions.data):
         return both
@@ -354,7 +350,7 @@ def reports(
     given = {name: value for name, value in sources.items() if value is not None and value is not False}
     check_options(given, Sources.__annotations__)
     read = read or DEFAULT
-    if isinstance(data, AttachedReports | Inputs):
+    if isinstance(data, AttachedReports) or (isinstance(data, Reports) and data.is_loaded):
         check_left_out({**read.given, **given, "tell": tell}, "for reports that have their sources")
     lacking = [name for name in OF_ENCODER if name in given]
     if lacking:
@@ -416,57 +412,27 @@ def reports_of(
     keep_empty: bool = False,
     default_section: str | None = None,
 ) -> Reports:
-    """Return reports; those of a prepared folder, an index or Inputs have the sources that are stored there.
+    """Return reports; those of a prepared folder or an index have the sources that are stored there.
 
     Empty reports are kept of predictions, and of others with `keep_empty`. `default_section` is the section of the
     reports that they are compared with, which is the default of that of `read`. `keep` names columns to keep.
     """
-    prepared = data if isinstance(data, Inputs) else None
-    source = ""
     if isinstance(data, ShardSet) or (isinstance(data, str | Path) and is_set(Path(data))):
         raise not_one_index(data.folder if isinstance(data, ShardSet) else Path(data))
     if isinstance(data, Index) or (isinstance(data, str | Path) and (Path(data) / manifest.NAME).is_file()):
-        index = opened(data)
-        prepared = prepared_inputs(index)
-        source = f"prepared set {index.folder.name}: {index.content['source']}"
-    if prepared is None and predictions:
+        check_applies(read, "a prepared set")
+        return with_kept(prepared_reports(opened(data)), keep)
+    if predictions:
         return as_predictions(data, read, wanted=default_section)
-    if prepared is None:
-        is_default = default_section is not None and read.section is None and not isinstance(data, Reports)
-        if is_default:
-            read = replace(read, section=default_section)  # type: ignore[arg-type]
-        if keep_empty and not isinstance(data, Reports):
-            read = replace(read, keep_empty=True)
-        found = as_reports(data, read, keep)
-        # What the others have does not tell the section of texts whose column does not.
-        is_untold = is_default and found.section_by == "caller"
-        return replace(found, section=None, section_by="") if is_untold else found
-    check_applies(read, "a prepared set")
-    counts = {"rows": len(prepared.ids), "kept": len(prepared.ids)}
-    states: dict[str, list[str]] = {"missing": [], "empty": [], "tokenless": []}
-    return Reports(
-        list(prepared.ids),
-        list(prepared.texts),
-        source,
-        counts,
-        states,
-        *prepared.section,
-        columns=_kept(prepared, keep),
-        attached=prepared.attached,
-        stored=prepared.stored,
-    )
-
-
-def _kept(prepared: Inputs, names: str | Sequence[str]) -> dict[str, list[str]]:
-    """Return those columns of a prepared folder that `names` asks for, by default all; raise InputError for another."""
-    wanted = check_kept(names) or tuple(prepared.columns)
-    for name in wanted:
-        if name not in prepared.columns:
-            raise InputError(
-                f"the prepared reports have no column {name!r}.",
-                f"Build them again with {option('keep', name)}; they have {', '.join(prepared.columns) or 'none'}.",
-            )
-    return {name: list(prepared.columns[name]) for name in wanted}
+    is_default = default_section is not None and read.section is None and not isinstance(data, Reports)
+    if is_default:
+        read = replace(read, section=default_section)  # type: ignore[arg-type]
+    if keep_empty and not isinstance(data, Reports):
+        read = replace(read, keep_empty=True)
+    found = as_reports(data, read, keep)
+    # What the others have does not tell the section of texts whose column does not.
+    is_untold = is_default and found.section_by == "caller"
+    return replace(found, section=None, section_by="") if is_untold else found
 
 
 def loaded(
@@ -475,17 +441,17 @@ def loaded(
     progress: Progress | None = None,
     keep: Sequence[str] = (),
     metrics: Sequence[Metric] = (),
-) -> Inputs:
-    """Return test reports as Inputs for an index; loaded reports are returned unchanged.
+) -> Reports:
+    """Return test reports with their sources, for an index; those that are loaded are returned unchanged.
 
     `keep` names columns to keep. Texts without a word under one of `metrics`, which will read them, are told. Models
     that are to run are checked by `check_models`.
     """
-    if isinstance(queries, Inputs):
+    if isinstance(queries, Reports) and queries.is_loaded:
         return queries
     side = attached(queries)
     is_encoded = not is_prepared(side.data)
     check_models(side, *(f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and is_encoded))
-    inputs = side.load(index, progress, keep)
-    say_wordless(metrics, {"test reports": inputs.texts}, side.models.get("tell"))
-    return inputs
+    found = side.load(index, progress, keep)
+    say_wordless(metrics, {"test reports": found.texts}, side.models.get("tell"))
+    return found

@@ -18,12 +18,12 @@ from metric_oracle.corpora.vectors import read_embeddings
 from metric_oracle.encoders import token_states
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import bertscore
-from metric_oracle.indexes.prepared import prepared_inputs
+from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.metrics import SEARCHED, SOURCES, SourceRecord, get_metric
 from metric_oracle.reading import OF_ENCODER
 from metric_oracle.retrieval.scoring import CREPE
-from metric_oracle.sources import inputs
+from metric_oracle.sources import attaching
 from metric_oracle.sources.keywords import Sources
 from support import beside
 
@@ -142,9 +142,9 @@ def test_what_a_prepared_set_does_not_take(index, prepared):
 def test_states_whose_cut_is_not_known_are_made_again(index, prepared, monkeypatch):
     opened = mo.open_index(prepared)
     recorded = opened.content["representations"]["bertscore"]
-    assert "bertscore" in prepared_inputs(opened).attached
+    assert "bertscore" in prepared_reports(opened).attached
     monkeypatch.setitem(recorded, "truncated", recorded["truncated"] + 1)
-    assert "bertscore" not in prepared_inputs(opened).attached
+    assert "bertscore" not in prepared_reports(opened).attached
 
 
 CALLS = {
@@ -364,15 +364,17 @@ def test_a_source_of_vectors_needs_its_record_only(monkeypatch):
         "--images FILE",
     )  # fmt: skip
     monkeypatch.setitem(SOURCES, "image", record)
-    monkeypatch.setattr(inputs, "ATTACHED", (*inputs.ATTACHED, record))
-    monkeypatch.setattr(inputs, "ARGUMENTS", (*inputs.ARGUMENTS, *record.arguments))
+    monkeypatch.setattr(attaching, "ATTACHED", (*attaching.ATTACHED, record))
+    monkeypatch.setattr(attaching, "ARGUMENTS", (*attaching.ARGUMENTS, *record.arguments))
     given = {"images": np.eye(3), "image_ids": ["b", "c", "a"]}
-    found = inputs.load_inputs(Reports(["a", "b"], ["x", "y"]), **given).attached["image"]
+    found = attaching.attach_sources(Reports(["a", "b"], ["x", "y"]), **given).attached["image"]
     assert found.values[found.of_row].tolist() == [[0, 0, 1], [1, 0, 0]]
-    made = inputs.load_inputs(Reports(["a", "b"], ["x", "y"]), images=lambda texts: np.eye(2)).completed()
+    made = attaching.run_models(
+        attaching.attach_sources(Reports(["a", "b"], ["x", "y"]), images=lambda texts: np.eye(2))
+    )
     assert made.attached["image"].of_row.tolist() == [0, 1]
     match = r"^images must share ids with the reports; got none of 1 report ids among 3 in the ndarray in memory\."
     with pytest.raises(InputError, match=match):
-        inputs.load_inputs(Reports(["z"], ["x"]), **given)
+        attaching.attach_sources(Reports(["z"], ["x"]), **given)
     with pytest.raises(TypeError, match=r"^there is no argument 'imags'\. Did you mean 'images'\?$"):
-        inputs.load_inputs(Reports(["z"], ["x"]), imags=1)
+        attaching.attach_sources(Reports(["z"], ["x"]), imags=1)

@@ -418,9 +418,7 @@ def test_public_names_are_loaded_when_used():
 
 def test_models_are_imported_by_what_opens_them():
     """Reading a source loads no encoder."""
-    code = (
-        "import sys; from metric_oracle.sources.inputs import attached_sources; attached_sources(); print(*sys.modules)"
-    )
+    code = "import sys; from metric_oracle.sources import attaching; attaching.attached_sources(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not [name for name in done.stdout.split() if name.startswith("metric_oracle.encoders")]
     assert "metric_oracle.sources.radgraph" in done.stdout.split()

@@ -26,6 +26,7 @@ from annotated_doc import Doc
 from metric_oracle import choices
 from metric_oracle.arguments import check_in_range, check_one_of
 from metric_oracle.choices import DEVICES, Backend
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
@@ -41,7 +42,7 @@ from metric_oracle.retrieval.plan import plan, retrieve
 from metric_oracle.retrieval.search import search
 from metric_oracle.retrieval.verification import verify
 from metric_oracle.sealed import replacing_signed
-from metric_oracle.sources.inputs import Inputs
+from metric_oracle.sources.attaching import piece_of
 from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.synthetic.demo import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, sources_of
 
@@ -87,7 +88,7 @@ def seconds_text(value: float) -> str:
 
 def check_answers(
     index: Index,
-    queries: Inputs,
+    queries: Reports,
     metric: str,
     backends: Sequence[Backend] = ("cpu",),
     *,
@@ -128,7 +129,7 @@ class Study(NamedTuple):
         return self.total - self.encode
 
 
-def study(index: Index, queries: Inputs, metric: str, backend: Backend = "cpu") -> Study:
+def study(index: Index, queries: Reports, metric: str, backend: Backend = "cpu") -> Study:
     """Search all queries once, from reports in memory to the table of results, and return what that took."""
     times = [time.perf_counter()]
     planned = plan(index, metric, SearchOptions(backend=backend))
@@ -142,7 +143,7 @@ def study(index: Index, queries: Inputs, metric: str, backend: Backend = "cpu") 
     return Study(total, encode, results.signature.get("stages", {}), distinct)
 
 
-def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: str) -> Row:
+def columns_of(studies: Sequence[Study], index: Index, queries: Reports, metric: str) -> Row:
     """Return the columns of a result row that describe `studies` of these queries: medians of times, and rates.
 
     `pairs_per_s` counts pairs of a query and a report of the corpus; `distinct_pairs` counts pairs of a distinct query
@@ -168,13 +169,13 @@ def columns_of(studies: Sequence[Study], index: Index, queries: Inputs, metric: 
 
 
 def single_studies(
-    index: Index, queries: Inputs, metric: str, backend: Backend = "cpu", n: int = SINGLES
+    index: Index, queries: Reports, metric: str, backend: Backend = "cpu", n: int = SINGLES
 ) -> list[Study]:
     """Return the times of searches for at most n single queries with distinct texts, after some for warm-up."""
     return after_warm_up([study(index, query, metric, backend) for query in single_queries(queries, n)])
 
 
-def single_queries(queries: Inputs, n: int = SINGLES) -> list[Inputs]:
+def single_queries(queries: Reports, n: int = SINGLES) -> list[Reports]:
     """Return batches of one report each, with distinct texts.
 
     The first `SINGLE_WARM_UP` are for warm-up, followed by up to n others.
@@ -189,9 +190,9 @@ def after_warm_up(values: Sequence[T]) -> list[T]:
     return list(values[min(SINGLE_WARM_UP, len(values) - 1) :])
 
 
-def alone(queries: Inputs, i: int) -> Inputs:
+def alone(queries: Reports, i: int) -> Reports:
     """Return a batch of query number `i`, without any data of the others, as if it had been given alone."""
-    return queries.take(np.array([i])).piece()
+    return piece_of(queries.take([i]))
 
 
 def run_alone(index: str | Path, queries: Given, metric: str, backend: Backend = "cpu") -> dict[str, float]:
@@ -230,7 +231,7 @@ def _process() -> None:
         assert opened[0].reports is not None
         representation_of(opened[0], get_metric(metric))
 
-    def search(queries: Inputs) -> float:
+    def search(queries: Reports) -> float:
         """Return how long a search of the queries takes, in seconds."""
         return timed(lambda: retrieve(opened[0], queries, metric, backend=backend))
 
@@ -273,7 +274,7 @@ class _Part:
     metrics: list[str]  # names of those to time
 
     @cached_property
-    def queries(self) -> Inputs:
+    def queries(self) -> Reports:
         """The test reports."""
         return deepcopy(self.reports).load()
 

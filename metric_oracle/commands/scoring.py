@@ -170,7 +170,7 @@ def study(
     batch = together(
         partial(load_tests, tests, index, keep=kept_in_both),
         *(
-            lambda read, model=model: model.read(predictions=True, default_section=read and read.section[0])
+            lambda read, model=model: model.read(predictions=True, default_section=read and read.section)
             for model in models.values()
         ),
     )[0]

@@ -17,7 +17,6 @@ from metric_oracle.indexes.store import BATCH, Strings, to_arrow
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.sealed import string_parts
-from metric_oracle.sources.inputs import Inputs
 
 NEAR = ("rouge-l", "bleu-2", "jaccard:3")
 NOVELTY = 4  # words of an n-gram
@@ -81,11 +80,11 @@ def measure(
     from metric_oracle.copies.runs import shared_runs
     from metric_oracle.indexes.ngrams import positions, tokenize_rouge
 
-    inputs = Inputs(reports.ids, reports.texts)
+    queries = Reports(reports.ids, reports.texts, is_loaded=True)
     best: dict[str, np.ndarray] = {}
     nearest: Any = None
     for name in NEAR:
-        answers = retrieve(index, inputs, name, options=options).table
+        answers = retrieve(index, queries, name, options=options).table
         best[name] = answers["score"].to_numpy()
         nearest = answers.select(["candidate_id", "row", "n_ties"]) if nearest is None else nearest
     words = [tuple(tokenize_rouge(text)) for text in reports.texts]

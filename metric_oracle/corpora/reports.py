@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from metric_oracle import choices
 from metric_oracle.arguments import check_declared, check_left_out
 from metric_oracle.corpora.containers import in_memory, in_order
@@ -50,15 +52,16 @@ _KNOWN_HEADERS = (
 
 @dataclass(frozen=True)
 class Reports:
-    """Reports of one corpus in the order of the file, one for each study.
+    """Reports in the order of the file, with the sources that metrics read.
 
-    Usually made by [`read_reports`][metric_oracle.read_reports] or `Reports.from_texts`.
+    Made by [`read_reports`][metric_oracle.read_reports] or `Reports.from_texts`, which give one report for each study.
+    A function that searches or scores attaches sources to them; see [`reports`][metric_oracle.reports].
 
     Parameters
     ----------
-    ids : list of str
+    ids : sequence of str
         Study ids, each once.
-    texts : list of str
+    texts : sequence of str
         The text of each report, unchanged.
     source : str
         One line that says what the file was recognised as.
@@ -83,9 +86,21 @@ class Reports:
     ids_from : (str, str, tuple of str)
         Where the ids come from: the name of their column, how it was found, and all columns of the table.
     attached : dict
-        Of reports that an index holds: the sources that it stores for them, by name.
+        The sources of the reports, such as graphs or vectors, by name.
     stored : (str, int64[N]), optional
         Checksum of the index that holds the reports, and the row of each.
+    is_loaded : bool
+        Whether the sources were joined, so that a function uses the reports as they are; an id may then repeat.
+    opened_encoder : OpenedEncoder, optional
+        Encoder and settings with which token states of a corpus are made.
+    encoder : str or path, optional
+        Of test reports: the encoder of the index, by name or folder, if it is not where the index says.
+    models : tuple
+        Models that still have to run, to make further sources.
+    scratch : path, optional
+        Folder for intermediate results, while an index is built.
+    kept : dict, optional
+        Token states of test reports that are kept for later searches and scores; None if each encodes them anew.
 
     See Also
     --------
@@ -100,26 +115,33 @@ class Reports:
     (['s2'], ['s3'])
     """
 
-    ids: list[str]
-    texts: list[str]
+    ids: Sequence[str]
+    texts: Sequence[str]
     source: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     states: dict[str, list[str]] = field(default_factory=dict)
     section: str | None = None
     section_by: str = ""
     words: dict[str, int] = field(default_factory=dict)
-    columns: dict[str, list[str]] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     marks: dict[str, int] = field(default_factory=dict)
     ids_from: IdSource = UNKNOWN
-    attached: Mapping[str, Any] = field(default_factory=dict)
+    attached: dict[str, Any] = field(default_factory=dict)
     stored: tuple[str, Any] | None = None
+    is_loaded: bool = False
+    opened_encoder: Any = None
+    encoder: str | Path | None = None
+    models: tuple[Any, ...] = ()
+    scratch: Path | None = None
+    kept: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Check that each report has an id of its own and a value in each column."""
         for what, values in {"texts": self.texts, **self.columns}.items():
             if len(values) != len(self.ids):
                 raise InputError(f"there are {len(values)} {what} and {len(self.ids)} ids.", "Pass one for each id.")
-        check_unique(self.ids, "ids")
+        if not self.is_loaded:  # the reports of several studies may be searched or scored together, and repeat
+            check_unique(self.ids, "ids")
         check_declared("section", self.section, choices.Section)
 
     @property
@@ -137,10 +159,34 @@ class Reports:
 
     def __repr__(self) -> str:
         # Without ids and texts, which are patient data and would end up in logs.
-        return f"<Reports: {len(self.ids):,} of section {self.section or 'unknown'}; {self.source}>"
+        attached = f" with {', '.join(self.attached)}" if self.attached else ""
+        return f"<Reports: {len(self.ids):,} of section {self.section or 'unknown'}{attached}; {self.source}>"
 
     def _repr_html_(self) -> str:
         return html_table(repr(self)[1:-1], ("reports", "number"), self.counts.items())
+
+    def take(self, positions: Sequence[int] | np.ndarray) -> "Reports":
+        """Return the reports at some positions, with their columns and sources.
+
+        Parameters
+        ----------
+        positions : sequence of int or int64[n]
+            Places of the reports, which may repeat.
+
+        Returns
+        -------
+        Reports
+            One report for each position, in this order.
+        """
+        places = np.asarray(positions, np.int64)
+        return replace(
+            self,
+            ids=[self.ids[i] for i in places],
+            texts=[self.texts[i] for i in places],
+            columns={name: [values[i] for i in places] for name, values in self.columns.items()},
+            attached={kind: attachment.take(places) for kind, attachment in self.attached.items()},
+            stored=None if self.stored is None else (self.stored[0], self.stored[1][places]),
+        )
 
     @classmethod
     def from_texts(
@@ -278,15 +324,13 @@ def as_reports(reports: Any, read: Read = DEFAULT, keep: str | Sequence[str] = (
     if isinstance(reports, str | Path):
         return read_reports(reports, read, keep=keep)
     check_applies(read, "reports that are no predictions")
-    of_table = {"keep": keep or None}
     if isinstance(reports, Reports):
         check_applies(read, "Reports, which are read already")
-        check_left_out(of_table, "for Reports, which are read already")
-        return reports
+        return with_kept(reports, keep)
     table, texts = in_memory(reports)
     if texts is not None:
         check_applies(read, "texts without columns")
-        check_left_out(of_table, "for texts without columns")
+        check_left_out({"keep": keep or None}, "for texts without columns")
         return _from_texts(texts, None, read.section, read.keep_empty, "the reports in memory", is_cut=True)
     assert table is not None
     check_applies(read, "a table in memory", f"for {table.path}")
@@ -354,6 +398,22 @@ def _chosen(
         first, what, counts, path, keep_empty=keep_empty, section=known_section, ids_from=source.ids_from
     )
     return with_columns(reports, columns)
+
+
+def with_kept(reports: Reports, names: str | Sequence[str]) -> Reports:
+    """Return reports that were read before with the named columns alone; with all of theirs if `names` is empty.
+
+    Raise InputError for a column that they do not have.
+    """
+    wanted = check_kept(names)
+    for name in wanted:
+        if name not in reports.columns:
+            held = ", ".join(reports.columns) or "none"
+            raise InputError(
+                f"the reports, which were read before, have no column {name!r}.",
+                f"Read or build them again with {option('keep', name)}; they have {held}.",
+            )
+    return replace(reports, columns={name: reports.columns[name] for name in wanted}) if wanted else reports
 
 
 def with_columns(reports: Reports, columns: Mapping[str, Mapping[str, str]]) -> Reports:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metric_oracle.copies.overlap import HUMAN
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
@@ -30,7 +31,6 @@ from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pair_scores import score_rows
 from metric_oracle.retrieval.search import digest
-from metric_oracle.sources.inputs import Inputs
 from metric_oracle.tables.systems import (
     CHANCE,
     IDENTITY,
@@ -140,7 +140,7 @@ class Cases:
     columns: list[ScoreColumn]
     joined: list[JoinedFile]  # the files with the rows of each test report
     index: Index | None = None  # index of the candidates
-    queries: Inputs | None = None  # the test reports with their sources
+    queries: Reports | None = None  # the test reports with their sources
     files: list[ReadResults] = field(default_factory=list)  # the files as they were read, in the order of `joined`
     rated: RatedCases | None = None  # error counts of radiologists for candidates of these test reports
     _position: dict[str, int] = field(default_factory=dict, repr=False)  # of each id in `queries`
@@ -422,7 +422,7 @@ class Cases:
 def read_cases(
     files: Sequence[GivenResults],
     index: Index | None = None,
-    queries: Inputs | None = None,
+    queries: Reports | None = None,
     rated: RatedCases | None = None,
     sampled: SampledCases | None = None,
     copied: CopiedCases | None = None,
@@ -538,7 +538,7 @@ def _is_same(one: ScoreColumn, other: ScoreColumn) -> bool:
     return one.metric == other.metric and bool(both.any()) and np.array_equal(one.values[both], other.values[both])
 
 
-def _check_foreign(read: Sequence[ReadResults], queries: Inputs | None) -> None:
+def _check_foreign(read: Sequence[ReadResults], queries: Reports | None) -> None:
     """Raise InputError if a table of another tool, which names no test reports, shares no id with the others."""
     ids = [set(file.table["query_id"].to_pylist()) for file in read]
     is_foreign = ["foreign" in file.signature for file in read]
@@ -554,7 +554,7 @@ def _check_foreign(read: Sequence[ReadResults], queries: Inputs | None) -> None:
             )
 
 
-def _check_same(read: Sequence[ReadResults], index: Index | None, queries: Inputs | None) -> None:
+def _check_same(read: Sequence[ReadResults], index: Index | None, queries: Reports | None) -> None:
     """Raise InputError unless all files are about the same test reports and, if given, made with the index."""
     for number, file in enumerate(read, 1):
         if not file.table.num_rows:
@@ -569,7 +569,7 @@ def _check_same(read: Sequence[ReadResults], index: Index | None, queries: Input
     if queries is not None:
         section_of_index = [] if index is None else [index.section]
         for section, by in [*section_of_index, *((file.signature.get("section"), "a signature") for file in read)]:
-            check_sections(queries.section, (section, by), ("test reports", "results"))
+            check_sections(queries.known_section, (section, by), ("test reports", "results"))
     # A file scored with --inner has only some of the test reports, so its checksum may differ.
     whole = [file.signature for file in read if not file.signature.get("left_out")]
     references = {str(signature["references"]) for signature in whole if signature.get("references")}

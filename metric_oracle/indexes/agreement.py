@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.documents import group_rows
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class AgreementIndex(VectorDocuments):
         document_of_row = np.where(labels.document_of_row >= 0, which[labels.document_of_row], -1)
         return cls(labels, vectors, *group_rows(document_of_row, len(vectors)))
 
-    def encode(self, inputs: Inputs) -> VectorQueries:
+    def encode(self, reports: Reports) -> VectorQueries:
         """Return the distinct sets of positive labels of the queries, as vectors of the form of `vectors`."""
-        queries = self.labels.encode(inputs)
+        queries = self.labels.encode(reports)
         vectors, which = self._distinct(queries.vectors)
         return VectorQueries(np.where(queries.which >= 0, which[queries.which], -1), LabelBatch(vectors))
 

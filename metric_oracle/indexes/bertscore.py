@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.arguments import check_left_out
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, write_states
 from metric_oracle.errors import BackendError, InputError, option
@@ -27,7 +28,6 @@ from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, in_order,
 from metric_oracle.kernels.bertscore.query import TokenCorpus
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.contract import Attachment
-from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.token_states import OpenedEncoder
 
 LEAST_BLOCK = 1 << 8  # tokens per block when memory is scarce
@@ -66,20 +66,20 @@ class TokenStateIndex(Documents):
     derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow", "description.arrow")
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "TokenStateIndex":
-        """Encode the texts, or take the states of a prepared set that `inputs` attaches, if they serve.
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "TokenStateIndex":
+        """Encode the texts, or take the states of a prepared set that `reports` attaches, if they serve.
 
-        The folder `inputs.scratch` keeps what an interrupted build has encoded. The expected size of the work, and how
+        The folder `reports.scratch` keeps what an interrupted build has encoded. The expected size of the work, and how
         many texts are cut off, are told. Raise InputError if the memory that it may use is too small.
         """
-        opened_encoder = inputs.opened_encoder
-        prepared = inputs.attached.get(kind)
+        opened_encoder = reports.opened_encoder
+        prepared = reports.attached.get(kind)
         if prepared is not None and (
             opened_encoder is None or prepared.values.serves(opened_encoder.encoder.signature, opened_encoder.storage)
         ):
-            return cls._of_prepared(prepared, inputs.texts, opened_encoder)
+            return cls._of_prepared(prepared, reports.texts, opened_encoder)
         assert opened_encoder is not None
-        assert inputs.scratch is not None
+        assert reports.scratch is not None
         encoder = opened_encoder.encoder
         tokens = encoder.tokenize(texts)
         distinct, document_of_text = _distinct(tokens)
@@ -90,8 +90,8 @@ class TokenStateIndex(Documents):
                 f"{tokens.n_truncated:,} of {len(texts):,} distinct texts are longer than the {encoder.max_length} "
                 f"tokens that {encoder.name} takes: their ends are cut off"
             )
-        inputs.scratch.mkdir(exist_ok=True)
-        path = inputs.scratch / "states.raw"
+        reports.scratch.mkdir(exist_ok=True)
+        path = reports.scratch / "states.raw"
         write_states(
             encoder,
             distinct,
@@ -261,7 +261,7 @@ class TokenStateIndex(Documents):
 
     def encode(
         self,
-        inputs: Inputs,
+        reports: Reports,
         *,
         idf: str | Path | np.ndarray = "off",
         rescale: bool | None = None,
@@ -278,33 +278,33 @@ class TokenStateIndex(Documents):
         Raise InputError for another `idf`, for `rescale` without a baseline, or if all words of a query weigh 0, and
         BackendError for another encoder than the corpus's.
         """
-        prepared = inputs.attached.get("bertscore")
+        prepared = reports.attached.get("bertscore")
         if prepared is not None and prepared.values.serves(self.description["encoder"], self.states.dtype):
             stored: TokenStateIndex = prepared.values
             tokens, _ = stored.tokens_of(prepared)
             queries = self.queries(
                 tokens,
                 lambda distinct: stored.states_of(distinct, self.states.dtype),
-                inputs.ids,
+                reports.ids,
                 idf,
                 rescale,
                 wordless,
             )
             return replace(queries, recorded={**queries.recorded, "states_digest": digest_of(queries)})
-        encoder = self.open_encoder(inputs)
-        tokens = encoder.tokenize(inputs.texts)
+        encoder = self.open_encoder(reports)
+        tokens = encoder.tokenize(reports.texts)
 
         def states_of(distinct: Tokens) -> np.ndarray:
             """Return the states of token sequences, from the encoder or from what was kept of earlier calls."""
-            if inputs.kept is None:
+            if reports.kept is None:
                 return encode(encoder, distinct, self.states.dtype)
-            return encode_once(encoder, distinct, self.states.dtype, inputs.kept)
+            return encode_once(encoder, distinct, self.states.dtype, reports.kept)
 
-        queries = self.queries(tokens, states_of, inputs.ids, idf, rescale, wordless)
+        queries = self.queries(tokens, states_of, reports.ids, idf, rescale, wordless)
         recorded = {"states_digest": digest_of(queries), "environment": encoder.environment}
         return replace(queries, recorded={**queries.recorded, **recorded})
 
-    def encode_again(self, inputs: Inputs, encoded_before: "TokenQueries", **settings: Any) -> "TokenQueries":
+    def encode_again(self, reports: Reports, encoded_before: "TokenQueries", **settings: Any) -> "TokenQueries":
         """Return `encoded_before`, which is never None, with the corpus arrays of this shard; no encoder runs."""
         is_off = encoded_before.recorded["idf"] == "off"
         corpus = self._corpus_off if is_off else self.weighted(encoded_before.corpus.weight_of_id)
@@ -390,16 +390,16 @@ class TokenStateIndex(Documents):
             )
         return idf_weights.read(Path(idf), n_ids)
 
-    def open_encoder(self, inputs: Inputs) -> TokenEncoder:
-        """Return the encoder of the corpus: that of `inputs.opened_encoder`, if its signature is the same.
+    def open_encoder(self, reports: Reports) -> TokenEncoder:
+        """Return the encoder of the corpus: that of `reports.opened_encoder`, if its signature is the same.
 
-        Else the one at `inputs.encoder` or, by default, where the index says; each is opened once. Raise BackendError
+        Else the one at `reports.encoder` or, by default, where the index says; each is opened once. Raise BackendError
         if its files are not those of the corpus's encoder.
         """
         wanted = self.description["encoder"]
-        if inputs.opened_encoder is not None and inputs.opened_encoder.encoder.signature == wanted:
-            return inputs.opened_encoder.encoder
-        model = inputs.encoder or wanted["model"]
+        if reports.opened_encoder is not None and reports.opened_encoder.encoder.signature == wanted:
+            return reports.opened_encoder.encoder
+        model = reports.encoder or wanted["model"]
         if str(model) in self._encoders:
             return self._encoders[str(model)]
         encoder = TokenEncoder(model, layer=wanted["layer"], dtype=wanted["compute"])

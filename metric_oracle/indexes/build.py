@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from metric_oracle import sealed
 from metric_oracle.arguments import check_new_folder
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.files import exclusive, sync, write_json
 from metric_oracle.indexes import manifest
@@ -43,7 +44,7 @@ from metric_oracle.indexes.store import (
 )
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.progress import Progress, silent
-from metric_oracle.sources.inputs import Inputs
+from metric_oracle.sources.attaching import can_make, run_models
 
 BUILDING = ".building"
 # Files of an unfinished build: the lock, which one process holds, and the record of the finished parts.
@@ -61,7 +62,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def build_index(
-    inputs: Inputs,
+    reports: Reports,
     out: str | Path,
     *,
     metrics: Sequence[str] | None = None,
@@ -72,18 +73,18 @@ def build_index(
 ) -> Index:
     """Build an index in a temporary folder next to `out`, then rename the folder; an interrupted build resumes.
 
-    Ids and texts of `inputs`, the corpus, may be `indexes.store.Strings`, which need a third of the memory of lists. By
-    default the index supports all `metrics` that the inputs allow. The manifest records `source`, a description of the
+    Ids and texts of the corpus may be `indexes.store.Strings`, which need a third of the memory of lists. By default
+    the index supports all `metrics` that the reports allow. The manifest records `source`, a description of the
     files for people; `states`, the numbers of missing, empty and tokenless reports by name; and `section`, that of the
     reports and how it is known. `progress` is called as ``progress(name, None, None)`` before each part is built.
 
-    Raise InputError if `out` exists or cannot be written, there are no reports, the inputs lack what a metric needs, or
-    the temporary folder has files that are not those of a build; InUseError if another process is building in it.
+    Raise InputError if `out` exists or cannot be written, there are no reports, they lack what a metric needs, or the
+    temporary folder has files that are not those of a build; InUseError if another process is building in it.
     """
     out = Path(out)
-    kinds = kinds_of(inputs, metrics)
+    kinds = kinds_of(reports, metrics)
     _check_new(out)
-    if not len(inputs.ids):
+    if not len(reports.ids):
         raise InputError("reports", "must be at least one", "0", "Check the file and the section.")
     building = out.with_name(out.name + BUILDING)
     _check_own(building)
@@ -95,7 +96,7 @@ def build_index(
             except InputError:
                 _remove_empty(building)
                 raise
-            _build(inputs, building, kinds, (source, section), states or {}, silent if progress is None else progress)
+            _build(reports, building, kinds, (source, section), states or {}, silent if progress is None else progress)
             building.rename(out)
             sync(out.parent)
             _finish(out)
@@ -147,12 +148,12 @@ def _check_new(out: Path) -> None:
     check_new_folder("out", out)
 
 
-def kinds_of(inputs: Inputs, metrics: Sequence[str] | None) -> list[str]:
-    """Return the names of the representations to build for metrics, by name; for None all that the inputs allow.
+def kinds_of(reports: Reports, metrics: Sequence[str] | None) -> list[str]:
+    """Return the names of the representations to build for metrics, by name; for None all that the reports allow.
 
-    Raise InputError if the inputs lack what a metric needs, or a metric is not known or has no exact search.
+    Raise InputError if the reports lack what a metric needs, or a metric is not known or has no exact search.
     """
-    lacking = [kind for kind in STORED if not inputs.has(kind)]
+    lacking = [kind for kind in STORED if not can_make(reports, kind)]
     if metrics is None:
         return [kind for kind in STORED if kind not in lacking]
     for name in metrics:
@@ -226,7 +227,7 @@ def _check_own(building: Path) -> None:
 
 
 def _build(
-    inputs: Inputs,
+    reports: Reports,
     building: Path,
     kinds: list[str],
     origin: tuple[str, tuple[str | None, str]],
@@ -239,11 +240,11 @@ def _build(
     `source` and `section` of `build_index`.
     """
     # Models write their output into this folder, so that it is kept if the build is interrupted.
-    inputs = inputs.completed(building / SCRATCH)
-    digest = inputs_digest(inputs)
-    parts = ["reports", *(["columns"] if inputs.columns else []), *kinds]
+    reports = run_models(reports, building / SCRATCH)
+    digest = inputs_digest(reports)
+    parts = ["reports", *(["columns"] if reports.columns else []), *kinds]
     done = _resume(building, digest, parts)
-    inputs = replace(inputs, scratch=building / SCRATCH)
+    reports = replace(reports, scratch=building / SCRATCH)
 
     def part(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
         """Build a part unless it is done; `make` writes its files into a folder and returns counts for the manifest."""
@@ -256,21 +257,21 @@ def _build(
         done[name] = {"counts": counts, "files": _describe(building, name)}
         sealed.write_json(building / PROGRESS, {"inputs": digest, "done": done})
 
-    part("reports", lambda folder: _write_reports(folder, inputs))
-    if inputs.columns:
-        part("columns", lambda folder: _write_columns(folder, inputs))
+    part("reports", lambda folder: _write_reports(folder, reports))
+    if reports.columns:
+        part("columns", lambda folder: _write_columns(folder, reports))
     pa.default_memory_pool().release_unused()
     texts = Strings(read_table(map_file(building / "distinct.arrow"), DISTINCT)["text"])
     text_of_row = read_table(map_file(building / "reports.arrow"), REPORTS)["distinct_id"].chunk(0).to_numpy()
     for kind in kinds:
-        part(kind, partial(_write_representation, kind, inputs=inputs, texts=texts, text_of_row=text_of_row))
+        part(kind, partial(_write_representation, kind, reports=reports, texts=texts, text_of_row=text_of_row))
     content = {
         "counts": {**done["reports"]["counts"], **{state: states[state] for state in sorted(states)}},
         "source": origin[0],
         "section": list(origin[1]),
         "representations": {kind: done[kind]["counts"] for kind in kinds},
         "files": {name: entry for part_name in parts for name, entry in done[part_name]["files"].items()},
-        **({"columns": list(inputs.columns)} if inputs.columns else {}),
+        **({"columns": list(reports.columns)} if reports.columns else {}),
     }
     stamps = {name: (building / name).stat() for name in content["files"]}
     write_json(building / manifest.STAMPS, {name: [s.st_size, s.st_mtime_ns] for name, s in stamps.items()})
@@ -295,7 +296,7 @@ def _describe(building: Path, part: str) -> dict[str, Any]:
 def _resume(building: Path, digest: str, parts: Sequence[str]) -> dict[str, Any]:
     """Return the finished parts of an interrupted build, by name, with their counts and files; delete the other parts.
 
-    A part is finished if it was built of inputs with the same digest, and its files have their checksums. What models
+    A part is finished if it was built of reports with the same digest, and its files have their checksums. What models
     have made so far is kept.
     """
     try:
@@ -326,20 +327,20 @@ def _is_right(building: Path, part: str, recorded: Any) -> bool:
         return False
 
 
-def inputs_digest(inputs: Inputs) -> str:
+def inputs_digest(reports: Reports) -> str:
     """Return a SHA-256 of everything that an index is built from, in hexadecimal, with the version of this package.
 
     Raise InputError if an id or a text is missing.
     """
     hasher = hashlib.sha256(version("metric-oracle").encode())
     for name in ("ids", "texts"):
-        strings = Strings(getattr(inputs, name)).arrow
+        strings = Strings(getattr(reports, name)).arrow
         if strings.null_count:
             raise InputError(name, "must be strings", f"{strings.null_count} missing", "Leave these reports out.")
         hasher.update(hash_strings(strings))
-    for name, values in inputs.columns.items():
+    for name, values in reports.columns.items():
         hasher.update(name.encode() + hash_strings(Strings(values).arrow))
-    for kind, attachment in sorted(inputs.attached.items()):
+    for kind, attachment in sorted(reports.attached.items()):
         hasher.update(kind.encode())
         for part in attachment.parts():
             if isinstance(part, np.ndarray):
@@ -347,16 +348,16 @@ def inputs_digest(inputs: Inputs) -> str:
                 hasher.update(np.ascontiguousarray(part).data)
             else:
                 hasher.update(repr(part).encode())
-    opened = inputs.opened_encoder
+    opened = reports.opened_encoder
     if opened is not None:
         settings = (opened.encoder.signature, opened.storage.name, opened.baseline)
         hasher.update(repr(settings).encode())
     return hasher.hexdigest()
 
 
-def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
+def _write_reports(folder: Path, reports: Reports) -> dict[str, int]:
     """Write the distinct texts, in the order of their first rows, and then the rows; return both numbers, by name."""
-    texts = Strings(inputs.texts).arrow
+    texts = Strings(reports.texts).arrow
     encoded = texts.dictionary_encode()  # the chunks share one dictionary, which is complete in the last chunk
     dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary
     distinct_id = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks]).astype(np.int64)
@@ -368,7 +369,7 @@ def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
     write_table(folder / "distinct.arrow", pa.table(distinct, DISTINCT))
     columns = {
         "row": np.arange(len(texts)),
-        "study_id": Strings(inputs.ids).arrow.combine_chunks(),
+        "study_id": Strings(reports.ids).arrow.combine_chunks(),
         "text": texts.combine_chunks(),
         "distinct_id": distinct_id,
     }
@@ -376,23 +377,23 @@ def _write_reports(folder: Path, inputs: Inputs) -> dict[str, int]:
     return {"reports": len(texts), "distinct_texts": n_distinct}
 
 
-def _write_columns(folder: Path, inputs: Inputs) -> dict[str, int]:
+def _write_columns(folder: Path, reports: Reports) -> dict[str, int]:
     """Write the columns that are kept with the reports; return an empty dict, no counts."""
-    columns = {name: Strings(values).arrow.combine_chunks() for name, values in inputs.columns.items()}
+    columns = {name: Strings(values).arrow.combine_chunks() for name, values in reports.columns.items()}
     write_table(folder / COLUMNS, pa.table(columns))
     return {}
 
 
 def _write_representation(
-    kind: str, folder: Path, inputs: Inputs, texts: Strings, text_of_row: np.ndarray
+    kind: str, folder: Path, reports: Reports, texts: Strings, text_of_row: np.ndarray
 ) -> dict[str, Any]:
     """Build a representation, write it into `folder`, and return what the manifest records of it.
 
     `text_of_row` has the place of each row's text among the distinct `texts`.
     """
-    built: StoredRepresentation = REPRESENTATIONS[kind].load_class().build(kind, inputs, texts, text_of_row)
+    built: StoredRepresentation = REPRESENTATIONS[kind].load_class().build(kind, reports, texts, text_of_row)
     release()
     built.save(folder)
-    attachment = inputs.attached.get(kind)
+    attachment = reports.attached.get(kind)
     made_by = {"encoder": attachment.made_by} if attachment is not None and attachment.made_by else {}
     return {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts(), **made_by}

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.documents import Encoded, offsets_of
 from metric_oracle.indexes.features import FeatureDocuments, lookup
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_sequences
@@ -22,7 +23,6 @@ from metric_oracle.kernels.cider_d.cpu import WeightedBatch, WeightedCorpus, squ
 from metric_oracle.kernels.cider_d.score import ORDERS, inverse_frequency
 from metric_oracle.kernels.contract import read_only
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 Words = tuple[str, ...]
 
@@ -210,9 +210,9 @@ class WeightedIndex(FeatureDocuments):
         inverse[squares > 0] = 1 / np.sqrt(squares[squares > 0])
         return WeightedCorpus(self.features, self.ngrams.buckets, squares, inverse)
 
-    def encode(self, inputs: Inputs) -> "WeightedQueries":
+    def encode(self, reports: Reports) -> "WeightedQueries":
         """Tokenize queries, look up their n-grams and weight them."""
-        which, items, words, flat, ptr = distinct_sequences(inputs.texts, "coco")
+        which, items, words, flat, ptr = distinct_sequences(reports.texts, "coco")
         in_queries = Frequencies(index_sequences("queries", words, flat, ptr, which, ORDERS))
         features = in_queries.index.features
         n_features = np.diff(features.fwd_ptr)

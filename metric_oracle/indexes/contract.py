@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 
 class EncodedQueries(Protocol):
@@ -66,15 +66,15 @@ class Representation(Protocol):
 
     @property
     def encode(self) -> Callable[..., Any]:
-        """The function that encodes queries, given as Inputs; its keyword arguments are the settings.
+        """The function that encodes queries, given as Reports; its keyword arguments are the settings.
 
         It returns `EncodedQueries`, and raises InputError if the queries do not fit the corpus.
         """
 
-    def encode_rows(self, inputs: Inputs, **settings: Any) -> Any:
-        """Encode queries that are rows of this index, see `Inputs.stored`; each of them has a document."""
+    def encode_rows(self, reports: Reports, **settings: Any) -> Any:
+        """Encode queries that are rows of this index, see `Reports.stored`; each of them has a document."""
 
-    def encode_again(self, inputs: Inputs, encoded_before: Any, **settings: Any) -> Any:
+    def encode_again(self, reports: Reports, encoded_before: Any, **settings: Any) -> Any:
         """Encode queries that another shard of the same set has encoded, and reuse what the shards share.
 
         `encoded_before` has the encoded queries of that shard, or what `EncodedQueries.portable` gave, which may be
@@ -110,16 +110,16 @@ class StoredRepresentation(Representation, Protocol):
     derived_files: ClassVar[tuple[str, ...]]  # names of files that follow from the texts or the data, such as bounds
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Any, text_of_row: np.ndarray) -> Self:
+    def build(cls, kind: str, reports: Reports, texts: Any, text_of_row: np.ndarray) -> Self:
         """Build the representation of a corpus; `kind` is its name in the registry.
 
-        `inputs` has the corpus with its sources, `texts` the distinct texts, a sequence of strings, and `text_of_row`
+        `reports` has the corpus with its sources, `texts` the distinct texts, a sequence of strings, and `text_of_row`
         the place of each row's text among them, int64[N]. Raise InputError if the corpus is too large or too wide.
         """
 
     @classmethod
     def build_for_pairs(
-        cls, kind: str, inputs: Inputs, texts: Any, text_of_row: np.ndarray, metrics: Sequence[Metric]
+        cls, kind: str, reports: Reports, texts: Any, text_of_row: np.ndarray, metrics: Sequence[Metric]
     ) -> Self:
         """Build what `Kernel.pair_scores` and the plain scorers of some metrics read; it need not be searchable.
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.corpora.label_tables import LABELS, is_abnormality
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.documents import Documents, Encoded, group_rows
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.kernels.crg.cpu import PositiveBatch, PositiveCorpus
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 _COUNTED = [column for column, label in enumerate(LABELS) if is_abnormality(label)]
 
@@ -37,13 +37,13 @@ class PositiveIndex(Documents):
         document_of_row = np.where(labels.document_of_row >= 0, which[labels.document_of_row], -1)
         return cls(labels, positive, *group_rows(document_of_row, len(positive)))
 
-    def encode(self, inputs: Inputs, *, prevalence: dict[str, int] | None = None) -> "PositiveQueries":
+    def encode(self, reports: Reports, *, prevalence: dict[str, int] | None = None) -> "PositiveQueries":
         """Return the distinct sets of positive labels of the queries, and the prevalence.
 
         If the queries are only a part of the test set, `prevalence` has the counts `positives`, `labels` and `reports`
         of the whole; by default the queries are counted. Raise InputError unless these counts fit one another.
         """
-        vectors = self.labels.encode(inputs)
+        vectors = self.labels.encode(reports)
         positive, which = _distinct(vectors.vectors)
         which = which[vectors.which]
         if prevalence is None:

@@ -42,16 +42,16 @@ class Documents:
         return self.item(document)
 
     @classmethod
-    def build(cls, kind: str, inputs: Any, texts: Sequence[str], text_of_row: np.ndarray) -> Any:
+    def build(cls, kind: str, reports: Any, texts: Sequence[str], text_of_row: np.ndarray) -> Any:
         """Build the representation of a corpus; each representation with files has its own way."""
         raise NotImplementedError
 
     @classmethod
     def build_for_pairs(
-        cls, kind: str, inputs: Any, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
+        cls, kind: str, reports: Any, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
     ) -> Any:
         """Build all that a search reads, for any metrics."""
-        return cls.build(kind, inputs, texts, text_of_row)
+        return cls.build(kind, reports, texts, text_of_row)
 
     def own_batch(self) -> Any:
         """Return None: to be scored with one another, the documents have to be encoded."""
@@ -61,15 +61,15 @@ class Documents:
         """Return an empty dict: the manifest records nothing more."""
         return {}
 
-    def encode_rows(self, inputs: Any, **settings: Any) -> Any:
+    def encode_rows(self, reports: Any, **settings: Any) -> Any:
         """Encode queries that are rows of this index like any others."""
-        return self.encode(inputs, **settings)
+        return self.encode(reports, **settings)
 
-    def encode_again(self, inputs: Any, encoded_before: Any, **settings: Any) -> Any:
+    def encode_again(self, reports: Any, encoded_before: Any, **settings: Any) -> Any:
         """Return `encoded_before` unless it is None or the encoding depends on the corpus; otherwise encode anew."""
         if encoded_before is not None and not self.encodes_by_corpus:
             return encoded_before
-        return self.encode(inputs, **settings)
+        return self.encode(reports, **settings)
 
 
 class Encoded:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes.documents import group_rows
 from metric_oracle.indexes.store import read_arrays, write_arrays
@@ -27,7 +28,6 @@ from metric_oracle.kernels.cosine.codes import (
 )
 from metric_oracle.kernels.cosine.cpu import VectorBatch, VectorCorpus
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ class EmbeddingIndex(VectorDocuments):
         return VectorCorpus(self.vectors, self.codes, self.measured, self.row_ptr, self.row_id)
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "EmbeddingIndex":
-        """Index the embeddings in `inputs`; the texts are not read."""
-        vectors, document_of_row = _distinct_vectors(kind, inputs)
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "EmbeddingIndex":
+        """Index the embeddings in `reports`; the texts are not read."""
+        vectors, document_of_row = _distinct_vectors(kind, reports)
         return cls(kind, vectors, *group_rows(document_of_row, len(vectors)))
 
-    def encode(self, inputs: Inputs) -> VectorQueries:
+    def encode(self, reports: Reports) -> VectorQueries:
         """Return the distinct unit vectors of the queries, with their codes if this index has been opened from files.
 
         Raise BackendError if their width is not that of the index.
         """
-        width = inputs.attached[self.kind].values.shape[1]
+        width = reports.attached[self.kind].values.shape[1]
         if width != self.vectors.shape[1]:
             raise BackendError(
                 "embeddings",
@@ -68,7 +68,7 @@ class EmbeddingIndex(VectorDocuments):
                 width,
                 "Encode queries and corpus with one model.",
             )
-        vectors, which = _distinct_vectors(self.kind, inputs)
+        vectors, which = _distinct_vectors(self.kind, reports)
         if self.basis is None:
             return VectorQueries(which, VectorBatch(vectors, np.empty((len(vectors), 0), np.float32), np.empty(0)))
         codes, measured = make_codes(vectors, self.basis)
@@ -97,13 +97,13 @@ class EmbeddingIndex(VectorDocuments):
         return cls(kind=kind, **arrays[0], **arrays[1], **arrays[2])
 
 
-def _distinct_vectors(kind: str, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+def _distinct_vectors(kind: str, reports: Reports) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct unit vectors of reports, in order of first use, and which each report has.
 
     They are float32[n, d] and int64[N], -1 for a report without an embedding. Raise InputError if embeddings are wider
     than the proof of the bounds allows.
     """
-    values, of_row = inputs.attached[kind].both
+    values, of_row = reports.attached[kind].both
     if values.shape[1] > WIDEST:
         raise InputError(
             "embeddings",
@@ -116,7 +116,7 @@ def _distinct_vectors(kind: str, inputs: Inputs) -> tuple[np.ndarray, np.ndarray
     for first in range(0, len(used), CHUNK):
         chunk = slice(first, first + CHUNK)
         # The vectors of a prepared set have length 1 already; dividing again could change their last bits.
-        vectors[chunk] = values[used[chunk]] if inputs.attached[kind].are_unit else unit_vectors(values[used[chunk]])
+        vectors[chunk] = values[used[chunk]] if reports.attached[kind].are_unit else unit_vectors(values[used[chunk]])
     position, which = distinct_rows(vectors)
     for first in range(0, len(position), CHUNK):  # in place: no vector moves to a later position
         chunk = slice(first, first + CHUNK)

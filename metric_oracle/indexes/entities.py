@@ -9,12 +9,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from metric_oracle.corpora.entities import EntityTable
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.documents import Documents, Encoded, group_rows, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 
 class Entities(NamedTuple):
@@ -60,13 +60,13 @@ class EntityIndex(Documents):
         return self.lists.row_id
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "EntityIndex":
-        """Index the entities in `inputs`; the texts are not read."""
-        return cls(_distinct(*inputs.attached[kind].both)[0])
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "EntityIndex":
+        """Index the entities in `reports`; the texts are not read."""
+        return cls(_distinct(*reports.attached[kind].both)[0])
 
-    def encode(self, inputs: Inputs) -> "EntityQueries":
+    def encode(self, reports: Reports) -> "EntityQueries":
         """Return the distinct lists of the queries; raise InputError unless their vectors have the index's width."""
-        lists, which = _distinct(*inputs.attached["entities"].both)
+        lists, which = _distinct(*reports.attached["entities"].both)
         widths = lists.vectors.shape[1], self.lists.vectors.shape[1]
         if len(lists.vectors) and len(self.lists.vectors) and widths[0] != widths[1]:
             raise InputError(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.documents import Encoded, offsets_of, ranks_of
 from metric_oracle.indexes.features import FeatureDocuments, buckets_of, check_features, invert, lookup, pack_queries
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked
@@ -14,7 +15,6 @@ from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
 from metric_oracle.kernels.contract import read_only
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 Gram = tuple[str, ...]
 
@@ -77,9 +77,9 @@ class GramSets(FeatureDocuments):
         """Return the n-grams of a document."""
         return grams_of(self.words.item(self.sequence_of[document]), self.order)
 
-    def encode(self, inputs: Inputs) -> "GramSetQueries":
+    def encode(self, reports: Reports) -> "GramSetQueries":
         """Collect the n-grams of queries, and look up those that the corpus has."""
-        which, sequences, *_ = distinct_sequences(inputs.texts, "words")
+        which, sequences, *_ = distinct_sequences(reports.texts, "words")
         number: dict[frozenset[Gram], int] = {}
         of_sequence: list[int] = []  # the set of each sequence
         example: list[tuple[str, ...]] = []  # a sequence with each set

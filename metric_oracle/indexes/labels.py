@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.documents import group_rows
 from metric_oracle.indexes.radgraph import GraphIndex, GraphQueries, build_graphs
 from metric_oracle.indexes.store import read_arrays, write_arrays
@@ -21,7 +22,6 @@ from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.contract import Attachment
-from metric_oracle.sources.inputs import Inputs
 
 # Value of the classes 0 blank, 1 positive, 2 negative, 3 uncertain in a label vector.
 VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1, -1, 0)}
@@ -42,10 +42,10 @@ class LabelIndex(VectorDocuments):
     encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "LabelIndex":
-        """Index the labels in `inputs`; the texts are not read."""
-        meaning = inputs.attached[kind].settings[cls.setting]
-        vectors, document_of_row = cls._distinct(inputs, meaning)
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "LabelIndex":
+        """Index the labels in `reports`; the texts are not read."""
+        meaning = reports.attached[kind].settings[cls.setting]
+        vectors, document_of_row = cls._distinct(reports, meaning)
         return cls(vectors, *group_rows(document_of_row, len(vectors)), meaning)
 
     @classmethod
@@ -60,9 +60,9 @@ class LabelIndex(VectorDocuments):
         document_of_row[rows] = np.repeat(which, n_rows)
         return cls(vectors, *group_rows(document_of_row, len(vectors)), parts[0].meaning)
 
-    def encode(self, inputs: Inputs) -> VectorQueries:
+    def encode(self, reports: Reports) -> VectorQueries:
         """Return the distinct label vectors of the queries, with the values that the index uses."""
-        vectors, which = self._distinct(inputs, self.meaning)
+        vectors, which = self._distinct(reports, self.meaning)
         return VectorQueries(which, LabelBatch(vectors))
 
     def counts(self) -> dict[str, Any]:
@@ -96,9 +96,9 @@ class LabelIndex(VectorDocuments):
         return cls(meaning=meaning, **columns)
 
     @classmethod
-    def _distinct(cls, inputs: Inputs, meaning: str) -> tuple[np.ndarray, np.ndarray]:
+    def _distinct(cls, reports: Reports, meaning: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the distinct label vectors of reports, int8[n, L], and which each has: int64[N], -1 for none."""
-        classes, of_row = inputs.attached[cls.kind].both
+        classes, of_row = reports.attached[cls.kind].both
         used, used_of_row = in_order_of_use(of_row)
         vectors = cls._values(classes[used], meaning)
         first, which = distinct_rows(vectors)
@@ -144,15 +144,15 @@ class SrrSets(GraphIndex):
         index = build_graphs(_as_graphs(stored.vectors), stored.document_of_row)
         return cls(**{field.name: getattr(index, field.name) for field in fields(index)}, stored=stored)
 
-    def encode(self, inputs: Inputs) -> GraphQueries:
+    def encode(self, reports: Reports) -> GraphQueries:
         """Return the sets of the queries as graphs."""
-        queries = self.stored.encode(inputs)
+        queries = self.stored.encode(reports)
         graphs = Attachment(_as_graphs(queries.vectors), queries.which)
-        return super().encode(replace(inputs, attached={"radgraph": graphs}))
+        return super().encode(replace(reports, attached={"radgraph": graphs}))
 
-    def encode_rows(self, inputs: Inputs, **settings: Any) -> GraphQueries:
+    def encode_rows(self, reports: Reports, **settings: Any) -> GraphQueries:
         """Encode the queries like any others: the index stores no graphs of them."""
-        return self.encode(inputs)
+        return self.encode(reports)
 
 
 def _as_graphs(set_vectors: np.ndarray) -> GraphTable:

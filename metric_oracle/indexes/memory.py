@@ -10,47 +10,47 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.build import kinds_of
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import REPORTS, Strings
 from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
 from metric_oracle.progress import Progress, silent
-from metric_oracle.sources.inputs import Inputs
 
 
 class MemoryIndex(Index):
     """An index without files, of one report or more, for scores of pairs; they equal those of an index with files.
 
-    It holds what the metrics with these names read, and is not searched. InputError is raised if the inputs lack
+    It holds what the metrics with these names read, and is not searched. InputError is raised if the reports lack
     something. `progress` is called as ``progress(name, None, None)`` before each representation is built.
     """
 
     __reduce__ = object.__reduce__
 
-    def __init__(self, inputs: Inputs, metrics: Sequence[str], *, progress: Progress = silent) -> None:
+    def __init__(self, reports: Reports, metrics: Sequence[str], *, progress: Progress = silent) -> None:
         self.folder = Path("memory")
-        self._inputs = inputs
+        self._reports = reports
         self._opened: dict[str, Any] = {}
         self._counted: Index | None = None
         place: dict[str, int] = {}
         text_of_row = np.fromiter(
-            (place.setdefault(text, len(place)) for text in inputs.texts), np.int64, len(inputs.texts)
+            (place.setdefault(text, len(place)) for text in reports.texts), np.int64, len(reports.texts)
         )
         texts, described = list(place), {}
         records = [get_metric(name) for name in metrics]
         single = [part for record in records for part in ([term.metric for term in record.terms.values()] or [record])]
-        for kind in kinds_of(inputs, metrics):
+        for kind in kinds_of(reports, metrics):
             progress(kind, None, None)
             readers = [metric for metric in single if kind in metric.representations]
-            self._opened[kind], described[kind] = _build(kind, inputs, (texts, text_of_row), readers)
+            self._opened[kind], described[kind] = _build(kind, reports, (texts, text_of_row), readers)
         self._built = dict(self._opened)
-        counts = {"reports": len(inputs.ids), "distinct_texts": len(texts)}
+        counts = {"reports": len(reports.ids), "distinct_texts": len(texts)}
         self.manifest = {"content": {"counts": counts, "representations": described}, "fingerprint": ""}
 
     @cached_property
     def reports(self) -> pa.Table:
         """The reports, with the columns study_id and text alone."""
-        columns = {"study_id": Strings(self._inputs.ids).arrow, "text": Strings(self._inputs.texts).arrow}
+        columns = {"study_id": Strings(self._reports.ids).arrow, "text": Strings(self._reports.texts).arrow}
         return pa.table(columns, pa.schema([REPORTS.field(name) for name in columns]))
 
     def _load(self, kind: str) -> Any:
@@ -59,19 +59,19 @@ class MemoryIndex(Index):
 
 
 def _build(
-    kind: str, inputs: Inputs, texts: tuple[Sequence[str], np.ndarray], readers: Sequence[Metric]
+    kind: str, reports: Reports, texts: tuple[Sequence[str], np.ndarray], readers: Sequence[Metric]
 ) -> tuple[Any, dict[str, Any]]:
     """Return a representation for the metrics that read it, and what the manifest of an index records of it.
 
     `texts` has the distinct texts, and the place of each report's text among them.
     """
     representation = REPRESENTATIONS[kind].load_class()
-    if REPRESENTATIONS[kind].is_encoded and inputs.scratch is None:
+    if REPRESENTATIONS[kind].is_encoded and reports.scratch is None:
         # Token states are written as they are made. The file is mapped, and stays until the mapping is gone.
         with tempfile.TemporaryDirectory() as folder:
-            built = representation.build_for_pairs(kind, replace(inputs, scratch=Path(folder)), *texts, readers)
+            built = representation.build_for_pairs(kind, replace(reports, scratch=Path(folder)), *texts, readers)
     else:
-        built = representation.build_for_pairs(kind, inputs, *texts, readers)
-    attachment = inputs.attached.get(kind)
+        built = representation.build_for_pairs(kind, reports, *texts, readers)
+    attachment = reports.attached.get(kind)
     made_by = {"encoder": attachment.made_by} if attachment is not None and attachment.made_by else {}
     return built, {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts(), **made_by}

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.documents import Encoded, distinct_in_order, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.features import (
     FeatureDocuments,
@@ -35,7 +36,6 @@ from metric_oracle.kernels._overlap import Features, QueryFeatures, SequenceBatc
 from metric_oracle.kernels._tokens import BLANK, FIRST, PART, split_tokens
 from metric_oracle.kernels.contract import read_only
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 Span = tuple[int, int]
 
@@ -140,15 +140,15 @@ class NgramIndex(FeatureDocuments):
         words = self.sequence[self.sequence_ptr[document] : self.sequence_ptr[document + 1]]
         return tuple(map(self.words.__getitem__, words.tolist()))
 
-    def encode(self, inputs: Inputs) -> "NgramQueries":
+    def encode(self, reports: Reports) -> "NgramQueries":
         """Tokenize the queries, and look up each of their distinct features once."""
-        which, items, words, flat, ptr = distinct_sequences(inputs.texts, self.kind)
+        which, items, words, flat, ptr = distinct_sequences(reports.texts, self.kind)
         return self._encoded(which, items, index_queries(words, flat, ptr, len(self.family_ptr) - 1))
 
-    def encode_rows(self, inputs: Inputs, **settings: Any) -> "NgramQueries":
+    def encode_rows(self, reports: Reports, **settings: Any) -> "NgramQueries":
         """Return the documents of the rows as encoded queries, without tokenizing their texts."""
-        assert inputs.stored is not None
-        documents, _, which = distinct_in_order(self.document_of_row[inputs.stored[1]])
+        assert reports.stored is not None
+        documents, _, which = distinct_in_order(self.document_of_row[reports.stored[1]])
         words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
         ptr = offsets_of(np.diff(self.sequence_ptr)[documents])
         return NgramQueries(which, DocumentTokens(self, documents), self.queries_of(documents), words, ptr)
@@ -157,10 +157,10 @@ class NgramIndex(FeatureDocuments):
         """Return all documents, with their sequences of word ids."""
         return SequenceBatch(self.own_queries(), self.sequence.astype(np.int64), self.sequence_ptr)
 
-    def encode_again(self, inputs: Inputs, encoded_before: "NgramQueries | None", **settings: Any) -> "NgramQueries":
+    def encode_again(self, reports: Reports, encoded_before: "NgramQueries | None", **settings: Any) -> "NgramQueries":
         """Look up each distinct feature of the queries once; tokenize their texts only if `encoded_before` is None."""
         if encoded_before is None:
-            return self.encode(inputs)
+            return self.encode(reports)
         return self._encoded(encoded_before.which, encoded_before.items, encoded_before.query_index)
 
     def _encoded(
@@ -195,20 +195,20 @@ class NgramIndex(FeatureDocuments):
         return np.concatenate(ids)
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "NgramIndex":
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "NgramIndex":
         """Index the n-grams of the texts."""
-        return build_ngrams(kind, texts, text_of_row, inputs.scratch)
+        return build_ngrams(kind, texts, text_of_row, reports.scratch)
 
     @classmethod
     def build_for_pairs(
-        cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
+        cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
     ) -> "NgramIndex":
         """Build all, unless all metrics are BLEU or ROUGE-L of this representation.
 
         Then build no posting lists, and the orders up to the greatest of the metrics.
         """
         if not all(metric.representation == kind and metric.kernel in ("bleu", "rouge_l") for metric in metrics):
-            return cls.build(kind, inputs, texts, text_of_row)
+            return cls.build(kind, reports, texts, text_of_row)
         order = max(int(str(metric.options.get("order", 1))) for metric in metrics)
         return build_ngrams(kind, texts, text_of_row, max_order=order, is_searched=False)
 

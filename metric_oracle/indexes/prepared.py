@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import REPRESENTATIONS
 from metric_oracle.sources.contract import source_of
-from metric_oracle.sources.inputs import Inputs
 
 
-def prepared_inputs(index: Index) -> Inputs:
+def prepared_reports(index: Index) -> Reports:
     """Return the reports of an index with all sources that it stores."""
     attached = {}
     for kind, recorded in index.content["representations"].items():
@@ -28,5 +28,15 @@ def prepared_inputs(index: Index) -> Inputs:
                 attached[kind] = replace(restored, stored_in=index.checksum)
     ids, texts = (index.strings(column).to_pylist() for column in ("study_id", "text"))
     columns = {name: index.strings(name).to_pylist() for name in index.columns}
-    stored = index.checksum, np.arange(index.n_reports)
-    return Inputs(ids, texts, attached, section=index.section, columns=columns, stored=stored)
+    return Reports(
+        ids,
+        texts,
+        f"prepared set {index.folder.name}: {index.content['source']}",
+        {"rows": len(ids), "kept": len(ids)},
+        {"missing": [], "empty": [], "tokenless": []},
+        *index.section,
+        columns=columns,
+        attached=attached,
+        stored=(index.checksum, np.arange(index.n_reports)),
+        is_loaded=True,
+    )

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.documents import Encoded, distinct_in_order, offsets_of, ranks_of
 from metric_oracle.indexes.features import (
@@ -42,7 +43,6 @@ from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_
 from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 FAMILIES = ("entities", "relations", "partial", "complete")
 
@@ -130,9 +130,9 @@ class GraphIndex(FeatureDocuments):
         key >>= 1
         return (*self._entity(key >> 28), types[key >> 24 & 15], tokens[key & (1 << 24) - 1])
 
-    def encode(self, inputs: Inputs) -> "GraphQueries":
+    def encode(self, reports: Reports) -> "GraphQueries":
         """Look up the features of the queries' graphs; every query must have a graph."""
-        graphs, graph_of_row = inputs.attached["radgraph"].both
+        graphs, graph_of_row = reports.attached["radgraph"].both
         graphs = self.as_compared(graphs)
         queries = self._look_up(graphs, graph_of_row)
         # Queries with the same sizes and the same features of the corpus have the same results.
@@ -151,13 +151,13 @@ class GraphIndex(FeatureDocuments):
         distinct = QueryFeatures(offsets_of(lengths), reorder(bounds, queries.id, example)[1], queries.sizes[example])
         return GraphQueries(which, graphs, graph_of_row, graph_of_row[example], distinct)
 
-    def encode_rows(self, inputs: Inputs, **settings: Any) -> "GraphQueries":
+    def encode_rows(self, reports: Reports, **settings: Any) -> "GraphQueries":
         """Return the documents of the rows as encoded queries; encode graphs that are not those of the index."""
-        attachment = inputs.attached["radgraph"]
-        if inputs.stored is None or attachment.stored_in != inputs.stored[0]:
-            return self.encode(inputs)
+        attachment = reports.attached["radgraph"]
+        if reports.stored is None or attachment.stored_in != reports.stored[0]:
+            return self.encode(reports)
         graphs, graph_of_row = attachment.both
-        documents, first, which = distinct_in_order(self.document_of_row[inputs.stored[1]])
+        documents, first, which = distinct_in_order(self.document_of_row[reports.stored[1]])
         return GraphQueries(
             which, self.as_compared(graphs), graph_of_row, graph_of_row[first], self.queries_of(documents)
         )
@@ -166,10 +166,10 @@ class GraphIndex(FeatureDocuments):
         """Return all documents."""
         return SetBatch(self.own_queries())
 
-    def encode_again(self, inputs: Inputs, encoded_before: "GraphQueries | None", **settings: Any) -> "GraphQueries":
+    def encode_again(self, reports: Reports, encoded_before: "GraphQueries | None", **settings: Any) -> "GraphQueries":
         """Look up each distinct feature of the queries once; encode them if `encoded_before` is None."""
         if encoded_before is None:
-            return self.encode(inputs)
+            return self.encode(reports)
         query_index = encoded_before.query_index
         example = query_index.row_id[query_index.row_ptr[:-1]]
         queries = as_queries(query_index.features, self.ids_of(query_index))
@@ -216,19 +216,19 @@ class GraphIndex(FeatureDocuments):
         return graphs
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "GraphIndex":
-        """Index the graphs in `inputs`; the texts are not read."""
-        return build_graphs(*inputs.attached[kind].both)
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "GraphIndex":
+        """Index the graphs in `reports`; the texts are not read."""
+        return build_graphs(*reports.attached[kind].both)
 
     @classmethod
     def build_for_pairs(
-        cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
+        cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
     ) -> "GraphIndex":
         """Build the families of the metrics alone, without posting lists, if all metrics compare graphs; else all."""
         if not all(metric.representation == kind and metric.kernel == "radgraph" for metric in metrics):
-            return cls.build(kind, inputs, texts, text_of_row)
+            return cls.build(kind, reports, texts, text_of_row)
         families = {int(str(metric.options[name])) for metric in metrics for name in ("family_a", "family_b")}
-        return build_graphs(*inputs.attached[kind].both, families=families, is_searched=False)
+        return build_graphs(*reports.attached[kind].both, families=families, is_searched=False)
 
     def counts(self) -> dict[str, Any]:
         """Return the number of relations left out, and the label schema."""

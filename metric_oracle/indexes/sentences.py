@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.documents import Documents, Encoded, group_rows, offsets_of, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
@@ -26,7 +27,6 @@ from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.metrics import Metric
 from metric_oracle.sources.contract import Attachment
-from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.sentences import SentenceTable
 
 COPIES = 2  # extra copies of the first vector of a set, with weight 0
@@ -47,13 +47,13 @@ class SentenceIndex(Documents):
     derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow",)
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "SentenceIndex":
-        """Index the sentence vectors in `inputs`; the texts are not read.
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "SentenceIndex":
+        """Index the sentence vectors in `reports`; the texts are not read.
 
         Raise InputError if vectors have more components, or a report has more sentences, than the proof of the bounds
         allows.
         """
-        vectors, ptr, set_of_row = _distinct_sets(inputs.attached[kind], 1)
+        vectors, ptr, set_of_row = _distinct_sets(reports.attached[kind], 1)
         longest = int(np.diff(ptr).max(initial=0))
         if vectors.shape[1] > WIDEST or longest > LONGEST:
             raise InputError(
@@ -64,12 +64,12 @@ class SentenceIndex(Documents):
             )
         return cls(vectors, ptr, *group_rows(set_of_row, len(ptr) - 1), _screens(vectors, ptr))
 
-    def encode(self, inputs: Inputs) -> "SentenceQueries":
+    def encode(self, reports: Reports) -> "SentenceQueries":
         """Return the distinct sets of the queries; raise InputError if their vectors have not the index's width.
 
         Where either has no sentences, the width does not matter.
         """
-        attachment = inputs.attached["sentences"]
+        attachment = reports.attached["sentences"]
         width, corpus_width = attachment.values.vectors.shape[1], self.vectors.shape[1]
         if width != corpus_width and len(attachment.values.vectors) and self.counts()["sentences"]:
             raise InputError(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.arguments import check_new_folder
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, InUseError
 from metric_oracle.files import checksum, exclusive, remove_leftovers, sync, write_json
 from metric_oracle.indexes import manifest
@@ -22,7 +23,6 @@ from metric_oracle.indexes.index import open_index as open_one
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name, write_set
 from metric_oracle.indexes.store import Strings
 from metric_oracle.progress import Progress
-from metric_oracle.sources.inputs import Inputs
 
 PAUSE = 0.5  # seconds between two checks of the shards that other workers are building
 
@@ -33,7 +33,7 @@ class Slice:
 
     ids: Sequence[str]
     texts: Sequence[str]
-    make: Callable[[Any], Inputs]  # returns the inputs of these reports; its argument is `shared` of `build_set`
+    make: Callable[[Any], Reports]  # returns the inputs of these reports; its argument is `shared` of `build_set`
     # What follows is as in `indexes.build.build_index`.
     source: str = ""
     states: dict[str, int] | None = None

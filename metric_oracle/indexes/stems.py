@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, not_installed
 from metric_oracle.indexes.documents import Encoded, offsets_of, places_of_lists
 from metric_oracle.indexes.features import FeatureDocuments, as_queries
@@ -16,7 +17,6 @@ from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_q
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.meteor.cpu import DocumentWords, StemBatch, StemCorpus
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 Token = tuple[str, str, frozenset[str]]  # a word, its stem, and the synonyms of the stem
 
@@ -122,9 +122,9 @@ class StemIndex(FeatureDocuments):
         """Return a word with its stem and its synonyms."""
         return word, stem, self._synonyms_of.get(stem, frozenset())
 
-    def encode(self, inputs: Inputs) -> "StemQueries":
+    def encode(self, reports: Reports) -> "StemQueries":
         """Tokenize and stem the queries, and look up the stems of the corpus that their words can match."""
-        which, items, words, flat, ptr = distinct_sequences(inputs.texts, "ngrams")
+        which, items, words, flat, ptr = distinct_sequences(reports.texts, "ngrams")
         word_id = self.ngrams.ids_of_words(words)
         known, stem = np.append(self.stem, -1)[word_id].tolist(), stemmer()
         stems = [stem(word) if i < 0 else self.stems.words[i] for word, i in zip(words, known, strict=True)]

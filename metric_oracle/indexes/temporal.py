@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.documents import Documents, Encoded, group_rows
 from metric_oracle.indexes.ngrams import Span, lowered_with_places
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels.temporal.cpu import MaskBatch, MaskCorpus
 from metric_oracle.metrics import Metric
-from metric_oracle.sources.inputs import Inputs
 
 # The list of Bannur et al., CVPR 2023, as in Libra and RadEval. The position in this list is the number of the bit.
 KEYWORDS = [
@@ -113,14 +113,14 @@ class KeywordIndex(Documents):
     encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
-    def build(cls, kind: str, inputs: Inputs, texts: Sequence[str], text_of_row: np.ndarray) -> "KeywordIndex":
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "KeywordIndex":
         """Index the keywords of the texts."""
         masks, which = _distinct(texts)
         return cls(masks, *group_rows(which[text_of_row], len(masks)))
 
-    def encode(self, inputs: Inputs) -> "KeywordQueries":
+    def encode(self, reports: Reports) -> "KeywordQueries":
         """Return the distinct sets of keywords of the queries."""
-        masks, which = _distinct(inputs.texts)
+        masks, which = _distinct(reports.texts)
         return KeywordQueries(which, masks)
 
     def corpus(self, metric: Metric, encoded_queries: "KeywordQueries") -> MaskCorpus:

@@ -20,6 +20,7 @@ from annotated_doc import Doc
 from metric_oracle import choices
 from metric_oracle.arguments import check_left_out
 from metric_oracle.cluster import Beat, Task, WorkerProgress, run_tasks
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import existing_file, shown_names
 from metric_oracle.corpora.vectors import read_ids
@@ -29,7 +30,7 @@ from metric_oracle.files import checksum, exclusive, identify, replacing
 from metric_oracle.findings.results import AFTER, FIXED
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.indexes.prepared import prepared_inputs
+from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.metrics import REPRESENTATIONS
 from metric_oracle.mining.mined_files import KIND, MinedFile
@@ -44,7 +45,6 @@ from metric_oracle.retrieval.remote_search import opened_set
 from metric_oracle.retrieval.result_table import n_scorable
 from metric_oracle.retrieval.search import encode_for
 from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, hash_table, opened, read_json, record_of, seal, write_json
-from metric_oracle.sources.inputs import Inputs
 
 BLOCK = 8192  # anchors of a block, which is a row group of the file
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -341,12 +341,12 @@ def _best_with_themselves(planned: SearchPlan) -> np.ndarray:
     """
     rows, scores = [np.empty(0, np.int64)], [np.empty(0)]
     for shard in planned.index.shards():
-        representation, inputs = representation_of(shard, planned.metric), prepared_inputs(shard)
+        representation, reports = representation_of(shard, planned.metric), prepared_reports(shard)
         kernel = load_kernel(planned.metric, "cpu")
         corpus_rows = np.sort(representation.row_id)
         for begin in range(0, len(corpus_rows), BLOCK):
             of_block = corpus_rows[begin : begin + BLOCK]
-            encoded = encode_for(shard, representation, inputs.take(of_block), planned.options.settings)
+            encoded = encode_for(shard, representation, reports.take(of_block), planned.options.settings)
             documents = representation.document_of_row[of_block].astype(np.int64)
             corpus, batch = arrays_of(planned.metric, representation, encoded)
             scores.append(kernel.score_pairs(corpus, batch, encoded.which, documents)[0])
@@ -413,7 +413,7 @@ class _Search(NamedTuple):
         """Signature entry with the choice of candidates: their number, and the window of ranks, limits and sampling."""
         return {"k": self.planned.options.k, **self.selection.recorded}
 
-    def block(self, rows: np.ndarray, anchors: Inputs, progress: Progress) -> tuple[pa.Table, dict[str, Any]]:
+    def block(self, rows: np.ndarray, anchors: Reports, progress: Progress) -> tuple[pa.Table, dict[str, Any]]:
         """Return the table of pairs of some anchors, which are rows of one shard, and the signature of their search.
 
         `rows` are their corpus rows, ascending int64[n], and `anchors` their reports. If there is an upper limit of
@@ -449,7 +449,7 @@ class _Search(NamedTuple):
         table = table.take(to_arrow(order)) if len(tables) > 1 else table
         return _laid_out(table, anchor[order], planned.index, self.text), {**signature, **self.ranks}
 
-    def _limits(self, rows: np.ndarray, anchors: Inputs, sign: float) -> np.ndarray:
+    def _limits(self, rows: np.ndarray, anchors: Reports, sign: float) -> np.ndarray:
         """Return the best score that a candidate of each anchor may have, multiplied by `sign`: float64[n].
 
         `sign` is -1.0 where lower scores are better, so that greater values are better. Without a limit it is inf.
@@ -477,12 +477,12 @@ def _searched_here(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]
     `blocks` has the shard's number and the anchors' rows, ascending, of each block, by the file to write.
     """
     done, total = 0, sum(len(rows) for _, rows in blocks.values())
-    reports: tuple[int, Index, Inputs] | None = None
+    reports: tuple[int, Index, Reports] | None = None
     for file, (place, rows) in blocks.items():
         if not file.exists():
             if reports is None or reports[0] != place:
                 (shard,) = search.planned.index.shards([place])
-                reports = place, shard, prepared_inputs(shard)
+                reports = place, shard, prepared_reports(shard)
             anchors = reports[2].take(rows - reports[1].first_row)
 
             def tell(_: str, n: int | None, __: int | None, before: int = done) -> None:
@@ -549,13 +549,13 @@ def search_block(
 
 
 @lru_cache(maxsize=1)
-def _reports(folder: str, fingerprint: str, place: int) -> tuple[int, Inputs]:
+def _reports(folder: str, fingerprint: str, place: int) -> tuple[int, Reports]:
     """Return the first corpus row and the reports of shard number `place` of the index in `folder`.
 
     The result is cached, so that a worker reads the shard once for all blocks of it.
     """
     (shard,) = opened_set(folder, fingerprint).shards([place])
-    return shard.first_row, prepared_inputs(shard)
+    return shard.first_row, prepared_reports(shard)
 
 
 def _laid_out(table: pa.Table, anchor: np.ndarray, index: Index, text: bool) -> pa.Table:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.prepared import prepared_inputs
+from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.mining.selection import Selection, best_allowed
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.exclusion import Excluded
@@ -16,24 +17,23 @@ from metric_oracle.retrieval.plan import SearchPlan
 from metric_oracle.retrieval.pool import n_threads
 from metric_oracle.retrieval.search import encode_for
 from metric_oracle.retrieval.sharded import ShardedIndex, score_pairs
-from metric_oracle.sources.inputs import Inputs
 
 PAIRS = 1_000_000  # pairs that a sample has at most, but for its least number of anchors
 LEAST = 10
 
 
-def anchors_of(index: Index, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Inputs]]:
-    """Yield the given corpus rows (ascending), shard by shard: the rows of a shard, and their reports as Inputs."""
+def anchors_of(index: Index, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Reports]]:
+    """Yield the given corpus rows (ascending), shard by shard: their rows in it, and their reports."""
     for shard in index.shards():
         first, last = np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])
         if last > first:
-            yield rows[first:last], prepared_inputs(shard).take(rows[first:last] - shard.first_row)
+            yield rows[first:last], prepared_reports(shard).take(rows[first:last] - shard.first_row)
 
 
 class RowScores:
     """Scores of anchors, reports of one shard, with corpus rows, by the metric of a search."""
 
-    def __init__(self, planned: SearchPlan, anchors: Inputs) -> None:
+    def __init__(self, planned: SearchPlan, anchors: Reports) -> None:
         self._planned, self.representation = planned, planned.representation
         settings = planned.options.settings
         if isinstance(self.representation, ShardedIndex):
@@ -91,8 +91,8 @@ def left_out(
     counts are ``candidates``, one for each rule, ``after the k best`` (``not drawn`` at random), and ``listed``.
     """
     counts: dict[str, int] = {}
-    for of_shard, inputs in anchors_of(planned.index, rows):
-        for found in _of_shard(planned, selection, k, of_shard, inputs, positives):
+    for of_shard, reports in anchors_of(planned.index, rows):
+        for found in _of_shard(planned, selection, k, of_shard, reports, positives):
             for name, n in found.items():
                 counts[name] = counts.get(name, 0) + n
     return counts
@@ -103,16 +103,17 @@ def _of_shard(
     selection: Selection,
     k: int,
     rows: np.ndarray,
-    inputs: Inputs,
+    reports: Reports,
     positives: tuple[np.ndarray, np.ndarray],
 ) -> Iterator[dict[str, int]]:
-    """Yield the counts of each anchor of a shard; `rows` are these anchors, ascending, and `inputs` their reports."""
+    """Yield the counts of each anchor of a shard; `rows` are these anchors, ascending, and `reports` their reports."""
     options, record = planned.options, planned.metric
     sign = 1.0 if record.higher_is_better else -1.0
-    scores = RowScores(planned, inputs)
+    scores = RowScores(planned, reports)
     n_rows, row_id = planned.index.n_reports, scores.representation.row_id
     groups = {
-        name: _excluded(Excluded(planned.index, inputs, record, [name]), planned, len(rows)) for name in options.exclude
+        name: _excluded(Excluded(planned.index, reports, record, [name]), planned, len(rows))
+        for name in options.exclude
     }
     begin, end = np.searchsorted(positives[0], [rows[0], rows[-1] + 1])
     of_sample = np.flatnonzero(np.isin(positives[0][begin:end], rows)) + begin

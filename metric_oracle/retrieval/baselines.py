@@ -28,6 +28,7 @@ from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_given, check_left_out
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.declared import Uses
@@ -46,12 +47,11 @@ from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
 from metric_oracle.retrieval.sharded import rows_like, score_pairs
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.embeddings import as_vectors
-from metric_oracle.sources.inputs import Inputs
 
 DRAWS, SEED = 10, 0
 
 
-def random(plan: SearchPlan, queries: Inputs, *, seed: int = SEED, draws: int = DRAWS) -> Results:
+def random(plan: SearchPlan, queries: Reports, *, seed: int = SEED, draws: int = DRAWS) -> Results:
     """Score `draws` random reports of the corpus against each query; `rank` is the number of the draw.
 
     A draw does not depend on the number of draws, and is the same for all metrics that can score the same rows, so that
@@ -73,7 +73,7 @@ def drawn_rows(representation: Representation, n: int, seed: int, draws: int) ->
     return scorable[np.random.default_rng(seed).integers(len(scorable), size=(draws, n)).T]
 
 
-def most_frequent(plan: SearchPlan, queries: Inputs) -> Results:
+def most_frequent(plan: SearchPlan, queries: Reports) -> Results:
     """Score the most frequent report of the corpus as the candidate of every query.
 
     It is the lowest row of the most frequent text, among the rows that the metric can score. RadGraph F1 falls back to
@@ -85,7 +85,7 @@ def most_frequent(plan: SearchPlan, queries: Inputs) -> Results:
     return _results(plan, queries, encoded, rows, {"baseline": "most-frequent"})
 
 
-def identity(plan: SearchPlan, queries: Inputs) -> Results:
+def identity(plan: SearchPlan, queries: Reports) -> Results:
     """Score every query as a candidate for itself, which is the score of a perfect prediction.
 
     That is not always the best value of the metric: a report of one word has a BLEU-2 of 0.32 with itself, one without
@@ -107,7 +107,7 @@ def identity(plan: SearchPlan, queries: Inputs) -> Results:
     return Results(table, _signature(plan, queries, encoded, 1, more))
 
 
-def nearest(plan: SearchPlan, queries: Inputs, *, corpus_vectors: Vectors, query_vectors: Vectors) -> Results:
+def nearest(plan: SearchPlan, queries: Reports, *, corpus_vectors: Vectors, query_vectors: Vectors) -> Results:
     """Score the report of the nearest neighbour of each query in a space of image embeddings.
 
     As in CXR-RePaiR (Endo et al., ML4H 2021), that is the row with the greatest cosine, the lowest if several are
@@ -119,7 +119,7 @@ def nearest(plan: SearchPlan, queries: Inputs, *, corpus_vectors: Vectors, query
 
 
 def nearest_rows(
-    index: Index, queries: Inputs, representation: Representation, corpus_vectors: Vectors, query_vectors: Vectors
+    index: Index, queries: Reports, representation: Representation, corpus_vectors: Vectors, query_vectors: Vectors
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the row of `representation` that is nearest to each query, int64[Q], and entries of the signature.
 
@@ -179,7 +179,7 @@ class BaselinePlan:
     scores: SearchPlan  # index, metric and options
     own: Mapping[str, Any]  # further arguments of the function for this kind, such as `seed` and `draws`
 
-    def run(self, queries: Inputs) -> Results:
+    def run(self, queries: Reports) -> Results:
         """Return the results of the baseline for loaded test reports.
 
         See `random`, `most_frequent`, `identity` and `nearest`.
@@ -247,9 +247,9 @@ def _digest(vectors: Vectors, positions: np.ndarray) -> str:
     return hasher.hexdigest()
 
 
-def _of_vectors(vectors: Vectors, positions: np.ndarray) -> Inputs:
-    """Return Inputs whose embeddings are the vectors at the given positions, without ids and texts."""
-    return Inputs([], [], {"chexbert": Attachment(vectors.values, positions)})
+def _of_vectors(vectors: Vectors, positions: np.ndarray) -> Reports:
+    """Return Reports whose embeddings are the vectors at the given positions, without ids and texts."""
+    return Reports([], [], attached={"chexbert": Attachment(vectors.values, positions)})
 
 
 def _nearest_rows(space: Any, queries: Any) -> np.ndarray:
@@ -277,7 +277,7 @@ def _nearest_rows(space: Any, queries: Any) -> np.ndarray:
     return rows
 
 
-def _results(plan: SearchPlan, queries: Inputs, encoded: Any, rows: np.ndarray, more: dict[str, Any]) -> Results:
+def _results(plan: SearchPlan, queries: Reports, encoded: Any, rows: np.ndarray, more: dict[str, Any]) -> Results:
     """Score the chosen rows, int64[Q, k], and return them as results; each distinct pair is scored once.
 
     A sample of the pairs is compared with the plain scorer, see `check_pairs`. `more` has the entries of the signature
@@ -305,7 +305,7 @@ def _results(plan: SearchPlan, queries: Inputs, encoded: Any, rows: np.ndarray, 
 
 
 def _table(
-    queries: Inputs, k: int, chosen: dict[str, Any], scores: np.ndarray, components: dict[str, np.ndarray], text: bool
+    queries: Reports, k: int, chosen: dict[str, Any], scores: np.ndarray, components: dict[str, np.ndarray], text: bool
 ) -> pa.Table:
     """Return the table of results of a baseline, with the columns of a search and k lines per query.
 
@@ -329,7 +329,7 @@ def _table(
     return pa.table(columns)
 
 
-def _signature(plan: SearchPlan, queries: Inputs, encoded: Any, k: int, more: dict[str, Any]) -> dict[str, Any]:
+def _signature(plan: SearchPlan, queries: Reports, encoded: Any, k: int, more: dict[str, Any]) -> dict[str, Any]:
     """Return the signature of a baseline: that of a search without `ties`, the settings of `encoded`, and `more`."""
     entries = signature(plan.index, queries, plan.metric, "cpu", k)
     del entries["ties"]

@@ -27,7 +27,7 @@ from metric_oracle.metrics import METRICS, get_metric, names_of
 from metric_oracle.progress import Progress, say
 from metric_oracle.reading import Given, attached, say_wordless
 from metric_oracle.retrieval.plan import open_runner
-from metric_oracle.sources.inputs import Inputs, is_model, load_inputs, read_sources
+from metric_oracle.sources.attaching import attach_sources, is_model, piece_of, read_sources
 from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
 # Options for reading that apply to a file read in pieces.
@@ -50,7 +50,7 @@ def may_stream(reports: Any, read: Read) -> bool:
 class SharedSources:
     """Sources that all shards share, read once; each worker opens the encoder itself.
 
-    `files` are sources by the name of the argument, `models` further arguments of `load_inputs`, `encoder` those of
+    `files` are sources by the name of the argument, `models` further arguments of `attach_sources`, `encoder` those of
     `load_encoder`, empty for none.
     """
 
@@ -69,10 +69,12 @@ class SharedSources:
             self._opened_encoder = load_encoder(**self._encoder)
         return self._opened_encoder
 
-    def inputs(self, reports: Reports, is_first: bool) -> Inputs:
+    def inputs(self, reports: Reports, is_first: bool) -> Reports:
         """Return the reports of a shard with their part of the sources; `is_first` if it is the first shard."""
-        inputs = load_inputs(reports, is_piece=True, opened_encoder=self.opened_encoder(), **self._models, **self.read)
-        return inputs.piece(is_first=is_first)
+        inputs = attach_sources(
+            reports, is_piece=True, opened_encoder=self.opened_encoder(), **self._models, **self.read
+        )
+        return piece_of(inputs, is_first=is_first)
 
     def __getstate__(self) -> dict[str, Any]:
         silent = {name: value for name, value in self._models.items() if name not in ("tell", "progress")}
@@ -80,7 +82,7 @@ class SharedSources:
         return {"_files": {}, "read": self.read, "_models": silent, "_encoder": encoder, "_opened_encoder": None}
 
 
-def _inputs_of(reports: Reports, is_first: bool, shared: SharedSources) -> Inputs:
+def _inputs_of(reports: Reports, is_first: bool, shared: SharedSources) -> Reports:
     """Return `shared.inputs`, by a function that can be pickled."""
     return shared.inputs(reports, is_first)
 
@@ -148,7 +150,7 @@ def build_streamed(
 
 
 def build_cut(
-    inputs: Inputs,
+    inputs: Reports,
     reports: Reports,
     out: str | Path,
     n: int,
@@ -163,9 +165,10 @@ def build_cut(
     of_models = {name: _described(value) for name, value in files.items() if is_model(name, value)}
     plan = {"inputs": inputs_digest(inputs), "rows": n, "models": of_models, "metrics": metrics}
 
-    def make(first: int, shared: Any) -> Inputs:
+    def make(first: int, shared: Any) -> Reports:
         """Return the reports of the shard that begins at position `first`, with their sources."""
-        return inputs.take(np.arange(first, min(first + n, len(inputs.ids)))).piece(is_first=first == 0)
+        of_shard = inputs.take(np.arange(first, min(first + n, len(inputs.ids))))
+        return piece_of(of_shard, is_first=first == 0)
 
     def slices() -> Iterator[Slice]:
         """Yield the reports of each shard."""
@@ -327,7 +330,7 @@ def build_index(
     opened_encoder = given.open_encoder(progress, **given_of({"max_memory": max_memory}))
     indexed = [get_metric(name) for name in names] if names else [METRICS["rouge-l"], METRICS["jaccard:1"]]
     say_wordless(indexed, {"reports": corpus.texts}, given.models.get("tell"))
-    inputs = load_inputs(corpus, opened_encoder=opened_encoder, **given.models, **given.sources)
+    inputs = attach_sources(corpus, opened_encoder=opened_encoder, **given.models, **given.sources)
     if shard_rows is not None:
         return build_cut(inputs, corpus, out, shard_rows, given.sources, names, progress)
     inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.arguments import check_given
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
-from metric_oracle.sources.inputs import Inputs
 
 
-def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
+def check_queries(queries: Reports, record: Metric, index: Index) -> None:
     """Raise InputError if there is no query, one lacks a source of the metric, or the index has another section."""
     if not queries.ids:
         raise InputError("queries", "must be at least one report", "0", "Check the file and the section.")
@@ -24,10 +24,10 @@ def check_queries(queries: Inputs, record: Metric, index: Index) -> None:
         _check_queries(queries, record, index, kind)
 
 
-def check_section(queries: Inputs, index: Index) -> None:
+def check_section(queries: Reports, index: Index) -> None:
     """Raise InputError if queries and index are known to be of different sections."""
-    step = f"Pass {option('section', str(index.section[0]))}, or search an index of section {queries.section[0]}"
-    check_sections(queries.section, index.section, ("test reports", "index"), step)
+    step = f"Pass {option('section', str(index.section[0]))}, or search an index of section {queries.section}"
+    check_sections(queries.known_section, index.section, ("test reports", "index"), step)
 
 
 def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metric], idf: Any) -> Index:
@@ -77,13 +77,13 @@ def counted_entry(record: Metric, idf: Any, fingerprint: Any) -> dict[str, str]:
     return {"frequencies": str(fingerprint)} if record.counts_corpus or _counts(idf) else {}
 
 
-def section_entry(index: Index, queries: Inputs) -> dict[str, str]:
+def section_entry(index: Index, queries: Reports) -> dict[str, str]:
     """Return the signature entry for the section of the reports; empty if it is known for neither index nor queries."""
-    section = index.section[0] or queries.section[0]
+    section = index.section[0] or queries.section
     return {} if section is None else {"section": section}
 
 
-def _check_queries(queries: Inputs, record: Metric, index: Index, kind: str) -> None:
+def _check_queries(queries: Reports, record: Metric, index: Index, kind: str) -> None:
     """Raise InputError unless every query has the source of the representation `kind`, made as in the index."""
     needs = REPRESENTATIONS[kind].source
     if needs is None or not REPRESENTATIONS[kind].is_attached:

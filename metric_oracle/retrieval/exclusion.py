@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.index import Index
@@ -22,7 +23,6 @@ from metric_oracle.kernels.topk.exclusion import NOTHING, Exclusion
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.sharded import ShardedIndex
-from metric_oracle.sources.inputs import Inputs
 
 SELF, TEXT, SAME = RESERVED
 AT_ONCE = 64  # lists of a distinct query that share a search: their rows in common raise the threshold
@@ -60,7 +60,7 @@ class Excluded:
     `names` are those of `check_exclude`: the rules "self", "text" and "same", and columns that the index keeps.
     """
 
-    def __init__(self, index: Index, queries: Inputs, record: Metric, names: Sequence[str]) -> None:
+    def __init__(self, index: Index, queries: Reports, record: Metric, names: Sequence[str]) -> None:
         self._names, self._index, self._record = names, index, of_order(record)
         self._values: dict[str, Any] = {}
         for name in names:
@@ -140,7 +140,7 @@ class Excluded:
             of_row = codes(shard.strings("study_id" if name == SELF else name))
         return codes(values), of_row, len(known)
 
-    def _documents(self, queries: Inputs) -> np.ndarray:
+    def _documents(self, queries: Reports) -> np.ndarray:
         """Return the document of each query, int64[Q], in the representation of all shards; -1 if it has none.
 
         Raise InputError unless each query is a row of the index: its id and text are those of one row.

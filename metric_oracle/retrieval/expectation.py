@@ -13,6 +13,7 @@ from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.choices import RESULTS
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.declared import IN_PYTHON, Uses
 from metric_oracle.errors import InputError, called
 from metric_oracle.findings.cells import number_of
@@ -31,7 +32,6 @@ from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.search import signature
 from metric_oracle.retrieval.sharded import score_all, sides_of
-from metric_oracle.sources.inputs import Inputs
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY = 128
@@ -118,7 +118,7 @@ class ExpectationPlan:
     names: Sequence[str]  # names of their columns
     bins: int  # maximum number of bins of the histogram
 
-    def run(self, queries: Inputs, progress: Progress | None = None) -> Expectation:
+    def run(self, queries: Reports, progress: Progress | None = None) -> Expectation:
         """Return statistics of the scores of every query with all corpus rows, from which random retrieval draws.
 
         Every row has the same weight, so a text counts as often as it occurs. Nothing is sampled. Only the scores of a

@@ -29,15 +29,15 @@ from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_scores import places_of
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.scoring import load_sides, own_sources, shared_models
+from metric_oracle.sources.attaching import attach_sources, run_models
 from metric_oracle.sources.contract import Attachment
-from metric_oracle.sources.inputs import Inputs, load_inputs
 
 AT_ONCE, LEAST = 1 << 17, 1 << 12  # cells of a task: at most, and at least where there are so many
 
 
 def score_groups(
-    references: Inputs,
-    candidates: Inputs,
+    references: Reports,
+    candidates: Reports,
     sizes: tuple[np.ndarray, np.ndarray],
     metric: Metric,
     options: SearchOptions,
@@ -55,8 +55,8 @@ def score_groups(
 
 
 def score_cells(
-    references: Inputs,
-    candidates: Inputs,
+    references: Reports,
+    candidates: Reports,
     sizes: tuple[np.ndarray, np.ndarray],
     metric: Metric,
     options: SearchOptions,
@@ -78,7 +78,8 @@ def score_cells(
         row = np.arange(len(references.ids)) if references is candidates else None
         reports = candidates
         if row is None and not metric.terms and REPRESENTATIONS[metric.representation].is_of_texts:
-            reports = Inputs([*candidates.ids, *references.ids], [*candidates.texts, *references.texts])
+            ids, texts = [*candidates.ids, *references.ids], [*candidates.texts, *references.texts]
+            reports = Reports(ids, texts, is_loaded=True)
             row = np.arange(len(candidates.ids), len(reports.ids))
         index = with_frequencies(MemoryIndex(reports, [metric.name]), counted, [metric], options.idf)
         if references is candidates:  # with the token states that the index holds, so that no encoder runs again
@@ -92,8 +93,8 @@ def score_cells(
 
 def _scores(
     index: Index,
-    references: Inputs,
-    candidates: Inputs,
+    references: Reports,
+    candidates: Reports,
     row: np.ndarray | None,
     sizes: tuple[np.ndarray, np.ndarray],
     record: Metric,
@@ -144,7 +145,7 @@ def _scores(
 
 
 def _check_complete(
-    record: Metric, references: Inputs, candidates: Inputs, complete: np.ndarray, document: np.ndarray
+    record: Metric, references: Reports, candidates: Reports, complete: np.ndarray, document: np.ndarray
 ) -> None:
     """Raise InputError unless every report has the source that the metric reads; a blank one needs no graph.
 
@@ -397,14 +398,14 @@ def pairwise(
     return dict(zip(candidates.keys, matrices, strict=True)) if candidates.is_keyed else matrices
 
 
-def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[Inputs, Inputs]:
+def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[Reports, Reports]:
     """Return references and candidates with their sources; they are one object if `candidates` is `references`."""
     models, encoded = shared_models(references, candidates)
     opened_encoder = None if encoded is None else encoded.open_encoder()
     written = _read(candidates, predictions=True)
     if references is candidates:
-        inputs = load_inputs(written, opened_encoder=opened_encoder, **models, **references.sources).completed()
-        return inputs, inputs
+        reports = run_models(attach_sources(written, opened_encoder=opened_encoder, **models, **references.sources))
+        return reports, reports
     truth = _read(references, keep_empty=True)
     return load_sides(
         truth,

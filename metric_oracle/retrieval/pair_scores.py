@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.arguments import check_left_out
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.files import package_version
 from metric_oracle.findings import corpus_bleu
@@ -25,7 +26,6 @@ from metric_oracle.retrieval.kernels import load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.search import digest
-from metric_oracle.sources.inputs import Inputs
 
 DEFAULT_METRICS = shown_in("score")
 # Document of a blank report that has no entry in a source: no entities, so F1 is 0, as in F1RadGraph and Yu et al.
@@ -40,7 +40,7 @@ NO_MODELS: Mapping[str, PairModel] = MappingProxyType({})
 
 def score_rows(
     index: Index,
-    queries: Inputs,
+    queries: Reports,
     rows: Sequence[int] | np.ndarray,
     metrics: Sequence[str] | None = None,
     *,
@@ -121,7 +121,7 @@ def score_rows(
 
 
 def _chosen(
-    index: Index, queries: Inputs, metrics: Sequence[str] | None, pair_models: Mapping[str, PairModel]
+    index: Index, queries: Reports, metrics: Sequence[str] | None, pair_models: Mapping[str, PairModel]
 ) -> list[Metric]:
     """Return the records of the requested metrics, each once; by default of those for which all sources are there.
 
@@ -145,19 +145,19 @@ def _chosen(
     ]
 
 
-def places_of(inputs: Inputs, kind: str) -> np.ndarray | None:
+def places_of(reports: Reports, kind: str) -> np.ndarray | None:
     """Return the place of each report's entry in the source that a representation reads: int64[N], -1 without an entry.
 
     It is 0 for every report if the representation `kind` reads only texts. Return None if the reports lack the source.
     """
     if not REPRESENTATIONS[kind].is_attached:
-        return np.zeros(len(inputs.ids), np.int64)
-    return inputs.attached[kind].of_row if kind in inputs.attached else None
+        return np.zeros(len(reports.ids), np.int64)
+    return reports.attached[kind].of_row if kind in reports.attached else None
 
 
 def _score_kind(
     index: Index,
-    queries: Inputs,
+    queries: Reports,
     rows: np.ndarray,
     records: list[Metric],
     settings: dict[str, Any],
@@ -198,7 +198,7 @@ def _score_kind(
 
 
 def _encoded(
-    index: Index, queries: Inputs, record: Metric, settings: Mapping[str, Any]
+    index: Index, queries: Reports, record: Metric, settings: Mapping[str, Any]
 ) -> tuple[Any, np.ndarray, Any | None]:
     """Return the representation that a metric of no terms reads, positions of queries, int64[n], and these encoded.
 
@@ -219,7 +219,7 @@ def _encoded(
 
 
 def metric_entries(
-    index: Index, queries: Inputs, records: Sequence[Metric], options: SearchOptions = DEFAULTS
+    index: Index, queries: Reports, records: Sequence[Metric], options: SearchOptions = DEFAULTS
 ) -> dict[str, dict[str, Any]]:
     """Return the signature entry of each metric by name, as `score_rows` records it, without scoring.
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_left_out
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
@@ -26,7 +27,6 @@ from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.result_table import layout, listed, strings
 from metric_oracle.retrieval.search import joined_stages, search
-from metric_oracle.sources.inputs import Inputs
 
 # Entries of the signature in which the parts of a result may differ.
 _OWN = ("part", "stages", "closest_call", "environment")
@@ -52,7 +52,7 @@ def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
 
 
 def retrieve_part(
-    index: Index, queries: Inputs, record: Metric, options: SearchOptions, progress: Advance | None = None
+    index: Index, queries: Reports, record: Metric, options: SearchOptions, progress: Advance | None = None
 ) -> Results:
     """Search the shards of a set that ``options.part`` names; return what their part file holds, see the module."""
     number, n, shards = shards_of(str(options.part), index)

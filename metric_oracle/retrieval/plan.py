@@ -11,6 +11,7 @@ from annotated_doc import Doc
 from metric_oracle import choices
 from metric_oracle.arguments import check_in_range, check_left_out
 from metric_oracle.corpora.kept import RESERVED
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.declared import IN_PYTHON
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.findings.results import Results
@@ -30,7 +31,6 @@ from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, chosen
 from metric_oracle.retrieval.part_files import retrieve_part, shards_of
 from metric_oracle.retrieval.result_table import n_scorable
 from metric_oracle.retrieval.search import search
-from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class SearchPlan:
         """The columns that the test reports must have."""
         return [name for name in self.options.exclude if name not in RESERVED]
 
-    def encode(self, queries: Inputs) -> EncodedQueries:
+    def encode(self, queries: Reports) -> EncodedQueries:
         """Encode the queries for the kernels, after a check that they have the sources that the metric reads."""
         check_queries(queries, self.metric, self.index)
         return self.representation.encode(queries, **self.options.settings)
 
-    def run(self, queries: Inputs, progress: Progress | None = None) -> Results:
+    def run(self, queries: Reports, progress: Progress | None = None) -> Results:
         """Find, for every query, the k corpus reports that score best: best first, equal scores by ascending row.
 
         Queries are the references of the metric, corpus reports its candidates. Raise InputError if the queries do not
@@ -74,7 +74,7 @@ class SearchPlan:
             return retrieve_part(self.index, queries, self.metric, self.options, count)
         return search(self.index, queries, self.metric, self.options, progress=count).results(queries.ids)
 
-    def rows(self, queries: Inputs, k: int) -> np.ndarray:
+    def rows(self, queries: Reports, k: int) -> np.ndarray:
         """Return the k best rows of each query: int64[Q, k]. The metric must be able to score at least k rows."""
         results = replace(self, options=replace(self.options, k=k, text=False)).run(queries)
         return results.table["row"].to_numpy().reshape(-1, k)

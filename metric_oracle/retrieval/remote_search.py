@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import IndexFormatError
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
@@ -23,7 +24,6 @@ from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import BestRows, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.search import SearchedShards, limit_of, search, searched_of
-from metric_oracle.sources.inputs import Inputs
 
 
 def search_one(
@@ -71,7 +71,7 @@ def opened_set(folder: str, fingerprint: str) -> Index:
 
 def retrieve_remote(
     index: Index,
-    queries: Inputs,
+    queries: Reports,
     record: Metric,
     options: SearchOptions,
     runner: Cluster,
@@ -81,7 +81,7 @@ def retrieve_remote(
     k = options.k
     first = next(part for part in (representation_of(s, record) for s in index.shards()) if len(part.row_id))
     encoded = first.encode(queries, **options.settings)  # models run once for all shards
-    # Models and their inputs are not sent to the workers.
+    # Models and their reports are not sent to the workers.
     attached = {kind: attachment for kind, attachment in queries.attached.items() if kind != "bertscore"}
     sent = replace(queries, attached=attached, opened_encoder=None)
     # Kernels that process all queries at once do not use `threads`.

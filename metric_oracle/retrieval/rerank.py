@@ -24,6 +24,7 @@ from annotated_doc import Doc
 
 from metric_oracle import choices
 from metric_oracle.arguments import check_in_range, check_left_out
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.declared import Flag, Uses
 from metric_oracle.errors import InputError, called, option
@@ -43,7 +44,6 @@ from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
 from metric_oracle.retrieval.scoring import open_crepe
 from metric_oracle.retrieval.search import digest
-from metric_oracle.sources.inputs import Inputs
 
 ALL = "all"
 SIZE = 200  # default number of reports in a pool
@@ -82,7 +82,7 @@ class RerankPlan:
     search: SearchPlan | None  # the search under the prefix; None if the pool is the whole corpus
     model: ErrorModel  # model that counts the errors
 
-    def run(self, queries: Inputs, progress: Progress | None = None) -> Results:
+    def run(self, queries: Reports, progress: Progress | None = None) -> Results:
         """Find, for every query, the k reports of its pool with the fewest predicted errors, fewest first, then by row.
 
         The queries, the references, have what the prefix reads. The columns are those of a search and: ``pool``, how
@@ -134,7 +134,7 @@ class RerankPlan:
         return Results(_table(index, queries, [best_of[q] for q in range(n)], pool.options.text), entries)
 
 
-def _table(index: Index, queries: Inputs, best_of_queries: Sequence[_Reranked], text: bool) -> Any:
+def _table(index: Index, queries: Reports, best_of_queries: Sequence[_Reranked], text: bool) -> Any:
     """Return the table of results: the columns of a search, then those of a pool, then the text if `text` is true."""
     rows, scores, ties, counts = (np.array(list(values)) for values in list(zip(*best_of_queries, strict=True))[:4])
     n_pool = np.repeat([best.n_pool for best in best_of_queries], rows.shape[1])
@@ -200,7 +200,7 @@ def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Reranked:
     return _Reranked(rows[order], scores, ties, counts[order], len(rows))
 
 
-def _audit(search: SearchPlan, query: Inputs, sums: np.ndarray) -> tuple[int, np.ndarray]:
+def _audit(search: SearchPlan, query: Reports, sums: np.ndarray) -> tuple[int, np.ndarray]:
     """Return the rank of the first best report of the corpus under the prefix, and the loss of each pool size.
 
     `sums`, float64[N], are the scores of all corpus rows for the query. The rank counts from 1, and is `_NOT_RANKED` if
@@ -272,7 +272,7 @@ def plan_rerank(
 
 
 def _signature(
-    index: Index, queries: Inputs, model: ErrorModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
+    index: Index, queries: Reports, model: ErrorModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
 ) -> dict[str, Any]:
     """Return the signature of a reranking: what is needed to reproduce it.
 

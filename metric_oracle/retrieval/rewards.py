@@ -23,8 +23,8 @@ from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.scoring import load_sides
+from metric_oracle.sources.attaching import ARGUMENTS, attach_sources, run_models
 from metric_oracle.sources.contract import Source, source_of
-from metric_oracle.sources.inputs import ARGUMENTS, Inputs, load_inputs
 from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
 COLUMNS = ("reference", "ground_truth")  # of a data set: where references are looked for
@@ -270,14 +270,16 @@ class Scorer:
         score_of = {pair: np.nan if score is None else score[0] for pair, score in zip(distinct, scores, strict=True)}
         return np.array([score_of[pair] for pair in pairs])
 
-    def _inputs(self, candidates: list[str], references: list[str] | None) -> tuple[Inputs, Inputs]:
+    def _inputs(self, candidates: list[str], references: list[str] | None) -> tuple[Reports, Reports]:
         """Return references and candidates with their sources; one object without references."""
         keys = [str(i) for i in range(len(candidates))]
         if references is None:
-            inputs = load_inputs(
-                Reports(keys, candidates), opened_encoder=self.opened_encoder, **self.settings, **self.models
-            ).completed()
-            return inputs, inputs
+            loaded = run_models(
+                attach_sources(
+                    Reports(keys, candidates), opened_encoder=self.opened_encoder, **self.settings, **self.models
+                )
+            )
+            return loaded, loaded
         of_references, of_candidates = (Reports(keys, side) for side in (references, candidates))
         return load_sides(
             of_references,

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.progress import Progress, counter
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.plan import SearchPlan
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.sharded import score_some, sides_of
-from metric_oracle.sources.inputs import Inputs
 
 GROUPS, STRATA = 16, 32  # fewest of a sample
 QUERIES = 8  # of a group, more if the corpus is small: small groups make a round cheap, large groups a pair
@@ -36,7 +36,7 @@ class SampledMeans:
 
 
 def sampled_means(
-    plan: SearchPlan, queries: Inputs, *, error: float, seed: int = 0, progress: Progress | None = None
+    plan: SearchPlan, queries: Reports, *, error: float, seed: int = 0, progress: Progress | None = None
 ) -> SampledMeans | None:
     """Estimate the mean score of each query with all corpus rows, from which random retrieval draws.
 

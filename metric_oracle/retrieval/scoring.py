@@ -28,8 +28,8 @@ from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import PairModel, with_pair_models
 from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, NO_MODELS, score_rows
+from metric_oracle.sources.attaching import attach_sources, attached_sources, can_make, is_model, run_models
 from metric_oracle.sources.contract import ignore
-from metric_oracle.sources.inputs import Inputs, attached_sources, is_model, load_inputs
 from metric_oracle.sources.pair_models import open_pair_models
 from metric_oracle.sources.token_states import OpenedEncoder
 
@@ -297,8 +297,8 @@ def score_sides(
 
     `files` and `predicted_files` are the sources of each side, keyed by the names of their arguments; a model among
     `files` (a RadGraph archive, chexbert.pth) is run on both. `models` are other keyword arguments of
-    `sources.inputs.load_inputs`, such as `uncertain`. Token weights of idf "tests" come from the references, those of
-    "corpus", and other document frequencies, from `counted`. The rest is as in `score_rows`.
+    `attach_sources`, such as `uncertain`. Token weights of idf "tests" come from the references, those of "corpus", and
+    other document frequencies, from `counted`. The rest is as in `score_rows`.
     """
     own, predicted, models = dict(files or {}), dict(predicted_files or {}), dict(models or {})
     tell = models.get("tell", ignore)
@@ -321,7 +321,7 @@ def score_sides(
     )
     row_of = {prediction: row for row, prediction in enumerate(order)}
     rows = np.array([row_of[i] for i in answered], np.int64)
-    usual = [name for name in DEFAULT_METRICS if all(map(corpus.has, METRICS[name].representations))]
+    usual = [name for name in DEFAULT_METRICS if all(can_make(corpus, kind) for kind in METRICS[name].representations)]
     built = [name for name in (usual if names is None else names) if METRICS[name].is_searched]
     index = MemoryIndex(corpus, built, progress=silent if progress is None else progress)
     scores = score_rows(
@@ -354,35 +354,28 @@ def load_sides(
     places: tuple[Sequence[int], Sequence[int]],
     models: Mapping[str, Any],
     opened_encoder: OpenedEncoder | None,
-) -> tuple[Inputs, Inputs]:
-    """Return the chosen references and predictions as Inputs with their sources; `score` describes the arguments.
+) -> tuple[Reports, Reports]:
+    """Return the chosen references and predictions as Reports with their sources; `score` describes the arguments.
 
     `places` are the positions of the chosen reports in `references` and in `predictions`.
     """
-    sides = [_taken(reports, chosen) for reports, chosen in zip((references, predictions), places, strict=True)]
+    sides = [reports.take(chosen) for reports, chosen in zip((references, predictions), places, strict=True)]
     shared = {name: files[name] for name in _models(files) if name not in predicted_files}
     own = [{name: value for name, value in files.items() if name not in shared}, predicted_files]
     shared = {name: model for name, model in shared.items() if not all(name in side.attached for side in sides)}
     loaded = [
-        load_inputs(side, opened_encoder=opened_encoder, **models, **given).completed()
+        run_models(attach_sources(side, opened_encoder=opened_encoder, **models, **given))
         for side, given in zip(sides, own, strict=True)
     ]
     if shared:  # each model runs once for both sides
         texts = [*sides[0].texts, *sides[1].texts]
-        both = load_inputs(Reports([str(i) for i in range(len(texts))], texts), **models, **shared).completed()
+        both = run_models(attach_sources(Reports([str(i) for i in range(len(texts))], texts), **models, **shared))
         n = len(sides[0].texts)
         for i, rows in enumerate((np.arange(n), np.arange(n, len(texts)))):
             loaded[i] = replace(loaded[i], attached={**both.take(rows).attached, **loaded[i].attached})
     # One section for both: `score` has compared them.
     section = references.known_section if references.section else predictions.known_section
-    return replace(loaded[0], section=section), loaded[1]
-
-
-def _taken(reports: Reports, chosen: Sequence[int]) -> Reports:
-    """Return the reports at these positions, with the sources that an index stores for them."""
-    rows = np.array(chosen, np.int64)
-    attached = {kind: attachment.take(rows) for kind, attachment in reports.attached.items()}
-    return Reports([reports.ids[i] for i in chosen], [reports.texts[i] for i in chosen], attached=attached)
+    return replace(loaded[0], section=section[0], section_by=section[1]), loaded[1]
 
 
 def _models(files: Mapping[str, Any]) -> list[str]:

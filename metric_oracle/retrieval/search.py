@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import ExactnessError
 from metric_oracle.files import package_version
@@ -27,7 +28,6 @@ from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
 from metric_oracle.retrieval.result_table import fallback_row, fill_zeros, layout, listed, no_rows, with_strings
-from metric_oracle.sources.inputs import Inputs
 
 CHECKED = 100  # listed pairs, evenly spread, that the plain scorer scores again; `verify` scores all
 BLOCK = 32  # queries per task: few enough to balance the threads, enough to hide the overhead
@@ -53,7 +53,7 @@ class SearchedShards(NamedTuple):
 
 def search(
     index: Index,
-    queries: Inputs,
+    queries: Reports,
     record: Metric,
     options: SearchOptions,
     *,
@@ -114,7 +114,7 @@ def search(
     return searched_of(index, queries, record, options, best, exact, of_shard, stages)
 
 
-def encode_for(shard: Index, representation: Representation, queries: Inputs, settings: dict[str, Any]) -> Any:
+def encode_for(shard: Index, representation: Representation, queries: Reports, settings: dict[str, Any]) -> Any:
     """Return the queries encoded for a shard.
 
     Queries that are all rows of this shard are taken from what the shard stores of these rows; others are encoded from
@@ -129,7 +129,7 @@ def encode_for(shard: Index, representation: Representation, queries: Inputs, se
 
 def searched_of(
     index: Index,
-    queries: Inputs,
+    queries: Reports,
     record: Metric,
     options: SearchOptions,
     best: BestRows | None,
@@ -309,7 +309,7 @@ def joined_stages(stages: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any
     return joined
 
 
-def signature(index: Index, queries: Inputs, record: Metric, backend: str, k: int) -> dict[str, Any]:
+def signature(index: Index, queries: Reports, record: Metric, backend: str, k: int) -> dict[str, Any]:
     """Return the signature of a search: a dict of everything that is needed to reproduce its results."""
     return {
         "metric": record.name,
@@ -327,7 +327,7 @@ def signature(index: Index, queries: Inputs, record: Metric, backend: str, k: in
     }
 
 
-def digest(queries: Inputs) -> str:
+def digest(queries: Reports) -> str:
     """Return a SHA-256 of the sorted pairs of id and text, in hexadecimal."""
     hasher = hashlib.sha256()
     pairs = sorted(zip(queries.ids, queries.texts, strict=True))

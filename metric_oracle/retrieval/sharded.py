@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.documents import Documents, Encoded
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.metrics import Metric
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel
-from metric_oracle.sources.inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class ShardedIndex(Documents):
         document_ptr = np.cumsum([0, *(len(part.row_ptr) - 1 for part in parts)])
         return cls(parts, document_ptr, np.concatenate([*row_ptr, ends[-1:]]), np.concatenate(row_id))
 
-    def encode(self, inputs: Inputs, **settings: Any) -> "ShardedQueries":
-        """Return the queries in `inputs` encoded for each shard; models run only once."""
+    def encode(self, reports: Reports, **settings: Any) -> "ShardedQueries":
+        """Return the queries in `reports` encoded for each shard; models run only once."""
         parts: list[EncodedQueries] = []
         for part in self.parts:
-            again = part.encode_again(inputs, parts[0], **settings) if parts else part.encode(inputs, **settings)
+            again = part.encode_again(reports, parts[0], **settings) if parts else part.encode(reports, **settings)
             parts.append(again)
         distinct, which = np.unique(np.stack([part.which for part in parts], axis=1), axis=0, return_inverse=True)
         return ShardedQueries(which.reshape(-1), parts, distinct.T)

@@ -16,6 +16,7 @@ from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
 from metric_oracle.choices import RESTRICTIONS
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.declared import IN_PYTHON
@@ -37,7 +38,6 @@ from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.result_table import most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.search import BLOCK, digest
 from metric_oracle.retrieval.sharded import rows_like
-from metric_oracle.sources.inputs import Inputs
 
 # Settings of a search by their names in the signature.
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}
@@ -48,7 +48,7 @@ ROOM = 1 << 26  # scores of a block of queries with all candidates, half a GB
 def _verify(
     index: Index,
     results: Results,
-    queries: Inputs,
+    queries: Reports,
     *,
     sample: int = 20,
     seed: int = 0,
@@ -131,7 +131,7 @@ def _record(signature: Mapping[str, Any]) -> Metric:
     return conditioned(summands(name), parsed(where))
 
 
-def _check_ids(ids: Sequence[str], queries: Inputs, signature: Mapping[str, Any], may_lack: bool) -> None:
+def _check_ids(ids: Sequence[str], queries: Reports, signature: Mapping[str, Any], may_lack: bool) -> None:
     """Raise InputError unless the query `ids` of a result's lines are those of all queries, and its texts theirs.
 
     With `may_lack` a query may have no line, because a search with exclusions can find nothing.
@@ -202,7 +202,7 @@ class _Check:
     record: Metric
     representation: Representation  # what the metric reads from the index
     encoded: EncodedQueries  # the queries in this representation
-    queries: Inputs
+    queries: Reports
     results: Results
     columns: Mapping[str, list[Any]]  # values of each column of the result but the text
     baseline: str | None  # kind of the baseline, None for a search

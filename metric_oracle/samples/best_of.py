@@ -47,11 +47,10 @@ from metric_oracle.samples.matrices import (
     MetricsOfSamples,
     OptionsOfSamples,
     SampledReports,
-    SourcedSamples,
     checked_metrics,
     entries,
     matrices,
-    places_of,
+    of_samples,
     scores_with,
     signature_of,
 )
@@ -389,14 +388,14 @@ def best_of(
         samples.section[1],
         ids_from=samples.ids_from,
     )
-    of_truth, of_samples, left_out = join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
-    if len(of_samples) < 2:
+    of_truth, of_written, left_out = join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
+    if len(of_written) < 2:
         raise InputError(
-            f"{len(of_samples)} studies have samples and a reference.", "One study has no interval; pass at least 2."
+            f"{len(of_written)} studies have samples and a reference.", "One study has no interval; pass at least 2."
         )
-    samples = _taken(samples, of_samples)
+    samples = _taken(samples, of_written)
     texts = samples.distinct()
-    queries, corpus = load_sides(
+    queries, distinct = load_sides(
         truth,
         texts,
         dict(given_references.sources),
@@ -405,14 +404,14 @@ def best_of(
         models=models,
         opened_encoder=None if encoded is None else encoded.open_encoder(step),
     )
-    groups = SourcedSamples(samples, corpus, places_of(samples))
+    reports, sizes = of_samples(samples, distinct)
     scores: dict[str, list[Array]] = {}
     consensus: dict[str, list[int]] = {}
     for place, record in enumerate(records):
         step(record.name, place, len(records))
-        scores[record.name] = scores_with(groups, queries, record, options, counted)
+        scores[record.name] = scores_with(queries, reports, sizes, record, options, counted)
         sign = 1 if record.higher_is_better else -1
-        utilities = [expected_scores(matrix) for matrix in matrices(groups, record, options, counted)]
+        utilities = [expected_scores(matrix) for matrix in matrices(reports, sizes, record, options, counted)]
         consensus[record.name] = [_first(sign * of_study) if len(of_study) > 1 else 0 for of_study in utilities]
     chosen = chosen_by(samples, consensus, column)
     curve = [row for record in records for row in _curve(record, scores[record.name], seed)]
@@ -422,10 +421,10 @@ def best_of(
         row["p_adjusted"] = p
     signature = signed(
         kind="best of n",
-        metrics=entries(groups, queries, records, options, counted),
+        metrics=entries(reports, queries, records, options, counted),
         samples=signature_of(samples, written.data),
         references=digest(queries),
-        **({"section": queries.section[0]} if queries.section[0] else {}),
+        **({"section": queries.section} if queries.section else {}),
         interval={"method": "bca", "level": LEVEL, "resamples": RESAMPLES, "seed": seed},
         left_out=left_out,
         n=len(samples.ids),

@@ -29,14 +29,13 @@ from metric_oracle.samples.matrices import (
     MetricsOfSamples,
     OptionsOfSamples,
     SampledReports,
-    SourcedSamples,
     checked_metrics,
     made_by,
     matrices,
-    places_of,
+    of_samples,
     signature_of,
 )
-from metric_oracle.sources.inputs import load_inputs
+from metric_oracle.sources.attaching import attach_sources, run_models
 from metric_oracle.statistics import Array
 
 # The columns of the printed table.
@@ -326,19 +325,20 @@ def consensus(
     if samples.logprobs is None:
         advice = "Add the column logprobs, or logprob in a table with one row for each sample."
         check_left_out({"weighted": weighted or None}, "for samples without log-probabilities", advice, got="True")
-    reports = samples.distinct()
-    inputs = load_inputs(
-        reports, opened_encoder=given.open_encoder(step), progress=step, **given.models, **given.sources
-    ).completed()
-    say_wordless(records, {"distinct samples": reports.texts}, given.models.get("tell"))
-    groups = SourcedSamples(samples, inputs, places_of(samples))
+    distinct = run_models(
+        attach_sources(
+            samples.distinct(), opened_encoder=given.open_encoder(step), progress=step, **given.models, **given.sources
+        )
+    )
+    say_wordless(records, {"distinct samples": distinct.texts}, given.models.get("tell"))
+    reports, sizes = of_samples(samples, distinct)
     of_metric: dict[str, list[Array]] = {}
     utilities: dict[str, list[Array]] = {}
     chosen: dict[str, list[int]] = {}
     logprobs = samples.logprobs if weighted else None
     for place, record in enumerate(records):
         step(record.name, place, len(records))
-        of_metric[record.name] = matrices(groups, record, options, counted)
+        of_metric[record.name] = matrices(reports, sizes, record, options, counted)
         utilities[record.name] = [
             expected_scores(matrix, None if logprobs is None else logprobs[study])
             for study, matrix in enumerate(of_metric[record.name])
@@ -354,7 +354,7 @@ def consensus(
                 "tool": record.tool,
                 "direction": "higher" if record.higher_is_better else "lower",
                 **{name: str(value) for name, value in options.settings.items() if name in record.settings},
-                **({"representation": made} if (made := made_by(inputs, record)) else {}),
+                **({"representation": made} if (made := made_by(reports, record)) else {}),
                 **({"frequencies": counted.fingerprint} if counted is not None and record.counts_corpus else {}),
             }
             for record in records

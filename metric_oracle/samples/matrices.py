@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from annotated_doc import Doc
 
 from metric_oracle import choices
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.declared import Flag, Uses
 from metric_oracle.errors import InputError
@@ -21,9 +21,7 @@ from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched, get_m
 from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.groups import score_groups
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pair_scores import metric_entries
-from metric_oracle.retrieval.pair_scores import places_of as places_in
-from metric_oracle.sources.inputs import Inputs
+from metric_oracle.retrieval.pair_scores import metric_entries, places_of
 
 _USED = ("idf", "rescale", "threads")
 # Arguments of the functions that score samples.
@@ -57,19 +55,13 @@ OptionsOfSamples: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class SourcedSamples:
-    """Samples with the sources that metrics read."""
+def of_samples(samples: Samples, distinct: Reports) -> tuple[Reports, npt.NDArray[np.int64]]:
+    """Return the samples of all studies as reports, one study after another, and the number of samples of each study.
 
-    samples: Samples
-    inputs: Inputs  # the distinct texts, with their sources
-    places: list[npt.NDArray[np.int64]]  # for each study, the index of each sample's text in `inputs`
-
-
-def places_of(samples: Samples) -> list[npt.NDArray[np.int64]]:
-    """Return, for each study, the index of each sample's text among the distinct texts of all samples."""
-    place = {text: i for i, text in enumerate(samples.distinct().texts)}
-    return [np.array([place[text] for text in group], np.int64) for group in samples.texts]
+    `distinct` has the distinct texts of the samples, with their sources.
+    """
+    place = {text: i for i, text in enumerate(distinct.texts)}
+    return distinct.take([place[text] for group in samples.texts for text in group]), np.array(samples.sizes, np.int64)
 
 
 def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counted: Index | None) -> list[Metric]:
@@ -103,59 +95,59 @@ def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counte
 
 
 def matrices(
-    groups: SourcedSamples, record: Metric, options: SearchOptions, counted: Index | None = None
+    samples: Reports, sizes: npt.NDArray[np.int64], record: Metric, options: SearchOptions, counted: Index | None = None
 ) -> list[npt.NDArray[np.float64]]:
-    """Return the scores of all pairs of samples of each study, float64[N, N]: row i, column j is i with reference j."""
-    samples, sizes = _samples_of(groups)
+    """Return the scores of all pairs of samples of each study, float64[N, N]: row i, column j is i with reference j.
+
+    `samples` and `sizes` are those of `of_samples`.
+    """
     return score_groups(samples, samples, (sizes, sizes), record, options, counted)
 
 
 def scores_with(
-    groups: SourcedSamples, references: Inputs, record: Metric, options: SearchOptions, counted: Index | None = None
+    references: Reports,
+    samples: Reports,
+    sizes: npt.NDArray[np.int64],
+    record: Metric,
+    options: SearchOptions,
+    counted: Index | None = None,
 ) -> list[npt.NDArray[np.float64]]:
     """Return, for each study, the score of each sample with its reference: float64[N].
 
-    `references` has one report per study, in order.
+    `references` has one report per study, in order; `samples` and `sizes` are those of `of_samples`.
     """
-    samples, sizes = _samples_of(groups)
     scores = score_groups(references, samples, (np.ones(len(sizes), np.int64), sizes), record, options, counted)
     return [matrix[:, 0] for matrix in scores]
 
 
 def entries(
-    groups: SourcedSamples,
-    references: Inputs,
+    samples: Reports,
+    references: Reports,
     records: list[Metric],
     options: SearchOptions,
     counted: Index | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return the signature entry of each metric by name, equal to that of `score` on the same references."""
-    inputs = groups.inputs
     kinds = {kind for record in records for kind in record.representations}
-    has_all = np.all([places >= 0 for kind in kinds if (places := places_in(inputs, kind)) is not None], axis=0)
-    sample = inputs.take(np.array([int(np.argmax(has_all))]))  # the entry depends on no text, so that one is enough
+    has_all = np.all([places >= 0 for kind in kinds if (places := places_of(samples, kind)) is not None], axis=0)
+    sample = samples.take([int(np.argmax(has_all))])  # the entry depends on no text, so that one is enough
     index = with_frequencies(MemoryIndex(sample, [record.name for record in records]), counted, records, options.idf)
     return metric_entries(index, references, records, options)
 
 
-def made_by(inputs: Inputs, record: Metric) -> dict[str, dict[str, Any]]:
+def made_by(reports: Reports, record: Metric) -> dict[str, dict[str, Any]]:
     """Return the signature entries of the encoder and the models that make what a metric reads, by representation.
 
     A representation that no model makes has none.
     """
     made: dict[str, dict[str, Any]] = {}
     for kind in record.representations:
-        attachment = inputs.attached.get(kind)
+        attachment = reports.attached.get(kind)
         if attachment is not None and attachment.made_by:
             made[kind] = {"encoder": dict(attachment.made_by)}
-        elif REPRESENTATIONS[kind].is_encoded and inputs.opened_encoder is not None:
-            made[kind] = {"encoder": dict(inputs.opened_encoder.encoder.signature)}
+        elif REPRESENTATIONS[kind].is_encoded and reports.opened_encoder is not None:
+            made[kind] = {"encoder": dict(reports.opened_encoder.encoder.signature)}
     return made
-
-
-def _samples_of(groups: SourcedSamples) -> tuple[Inputs, npt.NDArray[np.int64]]:
-    """Return the samples of all studies as Inputs, one study after another, and the number of samples of each study."""
-    return groups.inputs.take(np.concatenate(groups.places)), np.array(groups.samples.sizes, np.int64)
 
 
 def signature_of(samples: Samples, data: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ def named_models(files_or_models: Mapping[str, Any]) -> list[Path]:
     named = {argument: path for argument, path in files_or_models.items() if path is not None}
     if not named:
         return []
-    from metric_oracle.sources.inputs import is_model
+    from metric_oracle.sources.attaching import is_model
 
     return [path for argument, path in named.items() if is_model(argument, path)]
 

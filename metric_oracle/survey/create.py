@@ -357,7 +357,7 @@ def _candidate(
     rows = table.filter(np.array(table["rank"].to_numpy() == 1))
     text_of = dict(zip(rows["query_id"].to_pylist(), rows["text"].to_pylist(), strict=True))
     searched = source.signature.get("references")
-    if searched is not None and text_of.keys() == set(references.ids) and searched != digest(references):  # type: ignore[arg-type]
+    if searched is not None and text_of.keys() == set(references.ids) and searched != digest(references):
         raise InputError(
             f"the results of candidate {name} are for other texts with the same ids.",
             "Read the same section of the same file.",

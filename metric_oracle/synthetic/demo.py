@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.corpora.label_tables import read_labels
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import install_command
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.shards import open_index
@@ -23,7 +24,6 @@ from metric_oracle.progress import Progress, silent
 from metric_oracle.reading import reports
 from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.token_states import load_encoder
 from metric_oracle.synthetic import example
 
@@ -92,14 +92,14 @@ def sources_of(files: Mapping[str, Path], side: str) -> dict[str, Any]:
     }
 
 
-def _search(folder: Path, queries: Inputs, metric: str) -> None:
+def _search(folder: Path, queries: Reports, metric: str) -> None:
     """Search the index in a folder, and score a random report for each query; the results are dropped."""
     index = open_index(folder)
     retrieve(index, queries, metric, text=False)
     baseline(index, queries, "random", metric, draws=1)
 
 
-def _compile(searches: Sequence[tuple[Path, Inputs, str]]) -> None:
+def _compile(searches: Sequence[tuple[Path, Reports, str]]) -> None:
     """Compile the kernels of searches, (folder of the index, queries, metric) each, and store their machine code.
 
     Each has a process of its own, because Numba uses one core per process. Sums have no kernel of their own.

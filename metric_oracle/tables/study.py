@@ -47,8 +47,8 @@ from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.retrieval.sampled import sampled_means
 from metric_oracle.retrieval.scoring import join_ids
 from metric_oracle.retrieval.search import digest
+from metric_oracle.sources.attaching import attach_sources, attached_sources, run_models
 from metric_oracle.sources.contract import source_of
-from metric_oracle.sources.inputs import Inputs, attached_sources, load_inputs
 from metric_oracle.sources.token_states import OpenedEncoder
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Comparison
@@ -105,7 +105,7 @@ class _ModelReports:
         texts = {name: index.strings(name).to_pylist() for name in ("study_id", "text")}
         return Reports(texts["study_id"], texts["text"], str(self.given.data), {}, {}, *index.section)
 
-    def holds(self, queries: Inputs) -> set[str]:
+    def holds(self, queries: Reports) -> set[str]:
         """Return the names of the representations that the predictions have or that can be made of them.
 
         A model that is attached to the test reports, `queries`, serves the predictions, too.
@@ -214,8 +214,10 @@ def study(
     tell = next((side.models["tell"] for side in sides if "tell" in side.models), None)
     tests, queries = attached(queries), loaded(queries, index)
     check_section(queries, index)
-    section = index.section if index.section[0] else queries.section
-    queries = replace(queries, section=section, kept={})  # all steps use the same token states
+    section = index.section if index.section[0] else queries.known_section
+    queries = replace(
+        queries, section=section[0], section_by=section[1], kept={}
+    )  # all steps use the same token states
     out = None if out is None else Path(out)
     given = {name: _ModelReports(attached(model).beside(tests)) for name, model in (models or {}).items()}
     names = _metrics(index, queries, given, names_of(metrics))
@@ -292,7 +294,7 @@ def study(
     return {name: {**systems, **ready}[name] for name in order}
 
 
-def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: Inputs) -> None:
+def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: Reports) -> None:
     """Raise InputError unless a user's scores have every metric of the study and belong to its test reports."""
     for name, row in rows.items():
         lacking = [metric for metric in metrics if metric not in row.signature.get("metrics", {})]
@@ -308,35 +310,34 @@ def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: In
 
 
 def _rows(
-    read: Mapping[str, Reports], queries: Inputs, inner: bool, tell: Callable[[str], None]
-) -> tuple[dict[str, dict[str, int]], Inputs]:
+    read: Mapping[str, Reports], queries: Reports, inner: bool, tell: Callable[[str], None]
+) -> tuple[dict[str, dict[str, int]], Reports]:
     """Return, for each model, the row of the prediction of each test report; and the test reports of the study.
 
     These are the test reports that all models have. Others are left out if `inner`, else they are an error.
     """
-    references = Reports(list(queries.ids), list(queries.texts), ids_from=queries.ids_from)
     row_of_study: dict[str, dict[str, int]] = {}
     for name, reports in read.items():
         check_joined(queries.ids_from, reports.ids_from, tell, ("test reports", f"model {name!r}"))
-        positions, prediction_rows, _ = join_ids(references, reports, True, lambda line: None)
-        row_of_study[name] = {references.ids[i]: row for i, row in zip(positions, prediction_rows, strict=True)}
-        missing = [study for study in references.ids if study not in row_of_study[name]]
+        positions, prediction_rows, _ = join_ids(queries, reports, True, lambda line: None)
+        row_of_study[name] = {queries.ids[i]: row for i, row in zip(positions, prediction_rows, strict=True)}
+        missing = [study for study in queries.ids if study not in row_of_study[name]]
         if missing and not inner:
             raise InputError(
-                f"model {name!r} has no prediction for {len(missing)} of {len(references.ids)} test reports "
+                f"model {name!r} has no prediction for {len(missing)} of {len(queries.ids)} test reports "
                 f"({shown_names(missing[:3])}).",
                 f"Complete its file, or pass {option('inner', True)} to leave these reports out.",
             )
-    common = [i for i, study in enumerate(references.ids) if all(study in rows for rows in row_of_study.values())]
+    common = [i for i, study in enumerate(queries.ids) if all(study in rows for rows in row_of_study.values())]
     if not common:
         raise InputError(
-            f"no test report is predicted by every model; there are {len(references.ids)}.", "Leave a model out."
+            f"no test report is predicted by every model; there are {len(queries.ids)}.", "Leave a model out."
         )
-    return row_of_study, queries if len(common) == len(references.ids) else queries.take(np.array(common))
+    return row_of_study, queries if len(common) == len(queries.ids) else queries.take(np.array(common))
 
 
 def _metrics(
-    index: Index, queries: Inputs, models: Mapping[str, _ModelReports], metrics: list[str] | None
+    index: Index, queries: Reports, models: Mapping[str, _ModelReports], metrics: list[str] | None
 ) -> list[str]:
     """Return the full names of the metrics, or if they are None, of the standard ones that all sides allow."""
     if metrics:
@@ -400,7 +401,7 @@ class _ModelScores:
     """A step of the study: encode a model's predictions with the encoder of the corpus index, and score them."""
 
     index: Index  # of the corpus, with the document frequencies and the encoder
-    queries: Inputs  # test reports
+    queries: Reports  # test reports
     name: str
     model: _ModelReports
     read: Reports  # predictions of the model
@@ -425,11 +426,11 @@ class _ModelScores:
         }
         options |= {name: value for name, value in self.model.given.models.items() if name not in ("tell", *options)}
         options |= self.model.files
-        inputs = load_inputs(self.read, opened_encoder=opened_encoder, **options)
+        reports = attach_sources(self.read, opened_encoder=opened_encoder, **options)
         self.place.mkdir(exist_ok=True)
-        inputs = replace(inputs.completed(self.place), scratch=self.place)
+        reports = replace(run_models(reports, self.place), scratch=self.place)
         # Without what only a search reads, such as codes and postings.
-        return self._scored(MemoryIndex(inputs, self.metrics), rows, opened_encoder)
+        return self._scored(MemoryIndex(reports, self.metrics), rows, opened_encoder)
 
     def _scored(self, written: Index, rows: np.ndarray, opened_encoder: OpenedEncoder | None = None) -> Scores:
         """Score predictions with the document frequencies of the study's corpus, and the encoder if it is open."""
@@ -457,7 +458,7 @@ class _Chance:
     def __init__(
         self,
         index: Index,
-        queries: Inputs,
+        queries: Reports,
         rows: Mapping[str, np.ndarray],  # metric -> corpus rows that it can score
         template: Scores,  # scores of another row, for ids and signature
         steps: Steps,

@@ -18,7 +18,6 @@ from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.indexes.ngrams import tokenize_rouge
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.kernels import load_reference
-from metric_oracle.sources.inputs import Inputs
 
 TRAIN = [
     "No acute cardiopulmonary process.",
@@ -192,7 +191,7 @@ def test_equal_to_brute_force(tmp_path, shard_rows):
         plain = load_reference(METRICS[name])
         parts = [shard.representation(METRICS[name]) for shard in index.shards()]
         documents = [part.item(document) for part in parts for document in range(len(part.row_ptr) - 1)]
-        encoded = parts[0].encode(Inputs([str(q) for q in range(len(asked))], asked))
+        encoded = parts[0].encode(Reports([str(q) for q in range(len(asked))], asked))
         for q in range(len(asked)):
             reference = encoded.item(int(encoded.which[q]))
             assert found.best[name][q] == max(plain(document, reference)[0] for document in documents)

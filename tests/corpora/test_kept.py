@@ -64,7 +64,7 @@ def test_a_prepared_set_brings_its_columns_back(tmp_path):
     assert again.fingerprint == index.fingerprint
     fewer = mo.build_index(index, tmp_path / "fewer", metrics="bleu", keep="view")
     assert fewer.columns == ["view"]
-    with pytest.raises(InputError, match="the prepared reports have no column 'split'"):
+    with pytest.raises(InputError, match="the reports, which were read before, have no column 'split'"):
         mo.build_index(index, tmp_path / "none", metrics="bleu", keep="split")
 
 

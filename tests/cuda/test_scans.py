@@ -44,7 +44,7 @@ def lane(cuda_lane):
     cuda_lane(bleu_cuda)
 
 
-class Inputs:
+class Reports:
     def __init__(self, texts):
         self.texts = texts
 
@@ -71,7 +71,7 @@ def make_world(
     texts = make_texts(rng, N_UNITS, lengths, vocabulary, ("corpus-only",))
     index = make_index(metric, texts)
     own = make_texts(rng, n_queries, asked or lengths, vocabulary, ("query-only",))
-    return index, index.encode(Inputs([*own, "", "query-only", texts[0]]))
+    return index, index.encode(Reports([*own, "", "query-only", texts[0]]))
 
 
 def found_by(kernel, index, encoded, k: int, **options) -> Answers:
@@ -118,14 +118,14 @@ def test_long_queries_of_rouge_l(asked, vocabulary):
 def test_one_document_and_one_query(metric):
     index = make_index(metric, ["a b c b"])
     for text in ("a b", "c", "", "unknown", "a b c b"):
-        assert_same(metric, index, index.encode(Inputs([text])), ks=(1,))
+        assert_same(metric, index, index.encode(Reports([text])), ks=(1,))
 
 
 @both
 @pytest.mark.parametrize("texts", [[""], ["", "", "a"], ["a"] * 9, ["a a a", "a a", "a", "a a"]])
 def test_corpora_of_next_to_nothing(metric, texts):
     index = make_index(metric, texts)
-    assert_same(metric, index, index.encode(Inputs(["a", "a a b", "", "a a a a"])), ks=(2, None))
+    assert_same(metric, index, index.encode(Reports(["a", "a a b", "", "a a a a"])), ks=(2, None))
 
 
 @both
@@ -145,7 +145,7 @@ def test_every_size_around_that_of_a_tile(metric):
     for n in (tile - 1, tile, tile + 1, 2 * tile + 1):
         texts = [" ".join(rng.choices(words, k=6)) + f" n{i}" for i in range(n)]
         index = make_index(metric, texts)
-        assert_same(metric, index, index.encode(Inputs(texts[-1:])), ks=(2,))
+        assert_same(metric, index, index.encode(Reports(texts[-1:])), ks=(2,))
 
 
 @both
@@ -176,7 +176,7 @@ def test_a_bound_below_a_score_is_caught(metric, monkeypatch, dropped):
     rng = random.Random(20)
     texts = [" ".join(rng.choices("abcdefgh", k=6)) for _ in range(40)]
     index = make_index(metric, texts)
-    encoded = index.encode(Inputs(texts[1:4]))  # of 40 documents, the witness of query q is document q + 1: itself
+    encoded = index.encode(Reports(texts[1:4]))  # of 40 documents, the witness of query q is document q + 1: itself
     assert_same(metric, index, encoded, ks=(1,))  # compiles what runs on the host with the plain score
 
     if dropped:  # the best reports fall into the lowest bin: the witnesses tell
@@ -303,7 +303,7 @@ def test_several_devices_share_the_queries(metric, monkeypatch):
     index, encoded = make_world(metric, 18)
     assert_same(metric, index, encoded, ks=(3,))
     assert len(used) == 3
-    alone = index.encode(Inputs(["w1 w2"]))
+    alone = index.encode(Reports(["w1 w2"]))
     assert_same(metric, index, alone, ks=(3,))
 
 

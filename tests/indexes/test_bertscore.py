@@ -30,7 +30,6 @@ from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.verification import verify
-from metric_oracle.sources.inputs import Inputs
 from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
@@ -56,7 +55,7 @@ def corpus(**encoding):
     """Return a corpus to build for BERTScore."""
     encoder = encoding.pop("encoder", "fake")
     opened = load_encoder(encoder, **encoding)
-    return Inputs([f"r{i}" for i in range(len(TEXTS))], TEXTS, opened_encoder=opened)
+    return Reports([f"r{i}" for i in range(len(TEXTS))], TEXTS, opened_encoder=opened)
 
 
 def build(inputs, out):
@@ -70,7 +69,7 @@ def built(fake_encoder, tmp_path_factory):
 
 
 def queries(*texts, encoder=None):
-    return Inputs([f"q{i}" for i in range(len(texts))], list(texts), encoder=encoder)
+    return Reports([f"q{i}" for i in range(len(texts))], list(texts), encoder=encoder)
 
 
 def everything(folder):
@@ -585,9 +584,9 @@ def test_encoding_is_asked_for(tmp_path):
         r"Add --encoder NAME\|FOLDER\.$"
     )
     with pytest.raises(InputError, match=match):
-        index_module.build_index(Inputs(["a"], ["b"]), tmp_path / "I", metrics=["bertscore:recall"])
+        index_module.build_index(Reports(["a"], ["b"]), tmp_path / "I", metrics=["bertscore:recall"])
     assert not os.listdir(tmp_path)
-    index = index_module.build_index(Inputs(["a"], ["b"]), tmp_path / "I")
+    index = index_module.build_index(Reports(["a"], ["b"]), tmp_path / "I")
     with pytest.raises(InputError, match=r"Build an index with metrics=bertscore and encoder=NAME\|FOLDER\.$"):
         index.representation(get_metric("bertscore"))
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes import ngrams
 from metric_oracle.indexes.radgraph import FAMILIES, spell_graph
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.search import search
-from metric_oracle.sources.inputs import Inputs
 
 WORDS = ["no", "acute", "edema", "stable", ".", "Effusion", "große", "x2"]
 
@@ -34,7 +34,7 @@ def asked_of(encoded, n_families):
 @pytest.mark.parametrize(("kind", "n_families"), [("ngrams", 4), ("coco", 4), ("words", 1)])
 def test_ngrams(kind, n_families):
     queries = ["", "unknown words alone", "no no no no no no", *random_texts(1, 40, WORDS), "no no no no no no"]
-    inputs = Inputs([str(i) for i in range(len(queries))], queries)
+    inputs = Reports([str(i) for i in range(len(queries))], queries)
     corpora = [WORDS[:3], WORDS, WORDS[4:], ["else"]]
     shards = []
     for seed, words in enumerate(corpora):

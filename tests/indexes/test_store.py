@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.indexes import features, store
 from metric_oracle.indexes.build import build_index
@@ -20,7 +21,6 @@ from metric_oracle.indexes.store import (
     to_numpy,
     write_arrays,
 )
-from metric_oracle.sources.inputs import Inputs
 
 WORDS = ["", "b", "é", "日本", "c" * 300, "", "a\x00b"]
 
@@ -126,11 +126,11 @@ def test_a_full_disk_is_no_gathered_array(tmp_path, monkeypatch):
     monkeypatch.setattr(features, "AT_ONCE", 3)
     match = r"^out must be a folder that can be written; got .*Make room and run the same command again"
     with pytest.raises(InputError, match=match):
-        build_index(Inputs(["a", "b"], ["no effusion", "no edema"]), tmp_path / "I", metrics=["bleu"])
+        build_index(Reports(["a", "b"], ["no effusion", "no edema"]), tmp_path / "I", metrics=["bleu"])
 
 
 def test_release_knows_all_files_of_an_index(tmp_path, monkeypatch):
-    index = build_index(Inputs(["a", "b"], ["no effusion", "edema"]), tmp_path / "I", metrics=["bleu"])
+    index = build_index(Reports(["a", "b"], ["no effusion", "edema"]), tmp_path / "I", metrics=["bleu"])
     monkeypatch.setattr(store, "_MAPS", kept := store.WeakSet())
     again = type(index)(index.folder)
     assert {len(m) for m in kept} == {entry["bytes"] for entry in index.content["files"].values()}

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError
 from metric_oracle.indexes.documents import group_rows
 from metric_oracle.indexes.embeddings import EmbeddingIndex
@@ -13,7 +14,6 @@ from metric_oracle.indexes.store import ALIGNMENT, map_file, read_arrays, write_
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.sources.contract import Attachment
-from metric_oracle.sources.inputs import Inputs
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def index(tmp_path):
     folder = tmp_path / "chexbert"
     folder.mkdir()
     EmbeddingIndex.build(
-        "chexbert", Inputs([], [], {"chexbert": Attachment(vectors, np.arange(70))}), [], np.empty(0)
+        "chexbert", Reports([], [], attached={"chexbert": Attachment(vectors, np.arange(70))}), [], np.empty(0)
     ).save(folder)
     return EmbeddingIndex.load("chexbert", {path.name: map_file(path) for path in folder.iterdir()})
 
@@ -97,7 +97,7 @@ def test_rows_ascend_within_a_unit():
 
 def test_embeddings_are_numbered_by_rows_and_unused_ones_left_out():
     vectors = np.array([[9, 9], [0, 2], [4, 0], [0, 1], [1, 1]], np.float32)
-    given = Inputs([], [], {"embedding": Attachment(vectors, np.array([3, -1, 4, 1, 2]))})
+    given = Reports([], [], attached={"embedding": Attachment(vectors, np.array([3, -1, 4, 1, 2]))})
     index = EmbeddingIndex.build("embedding", given, [], np.empty(0))
     np.testing.assert_allclose(index.vectors, [[0, 1], [0.5**0.5] * 2, [1, 0]], rtol=1e-7)
     assert index.document_of_row.tolist() == [0, -1, 1, 0, 2]
@@ -111,7 +111,7 @@ def test_embeddings_are_numbered_by_rows_and_unused_ones_left_out():
 def test_unit_vectors_of_a_prepared_set_keep_their_bits():
     vectors = unit_vectors(np.random.default_rng(1).standard_normal((3000, 8)).astype(np.float32))
     assert (unit_vectors(vectors) != vectors).any()
-    given = Inputs([], [], {"embedding": Attachment(vectors, np.arange(3000), are_unit=True)})
+    given = Reports([], [], attached={"embedding": Attachment(vectors, np.arange(3000), are_unit=True)})
     np.testing.assert_array_equal(EmbeddingIndex.build("embedding", given, [], np.empty(0)).vectors, vectors)
 
 
@@ -123,7 +123,7 @@ def test_faiss_over_the_vectors(index, monkeypatch):
     assert documents[:, 0].tolist() == list(range(5))
     np.testing.assert_allclose(products, 1, atol=1e-5)
     classes = np.array([[1] * 9 + [0] * 5, [0] * 14, [1] + [0] * 13], np.uint8)
-    given = Inputs([], [], {"labels": Attachment(classes, np.arange(3), {"uncertain": "blank"})})
+    given = Reports([], [], attached={"labels": Attachment(classes, np.arange(3), {"uncertain": "blank"})})
     products, documents = (
         LabelIndex.build("labels", given, [], np.empty(0)).faiss().search(np.eye(14, dtype=np.float32)[:1], 3)
     )

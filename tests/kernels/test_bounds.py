@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.corpora.radgraph_json import GraphTable
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.cider import WeightedIndex
 from metric_oracle.indexes.ngrams import TOKENIZERS, build_ngrams
@@ -42,7 +43,6 @@ from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.sources.contract import Attachment
-from metric_oracle.sources.inputs import Inputs
 from metric_oracle.synthetic.corpus import synthesize
 from support import as_opened, examples
 
@@ -116,7 +116,7 @@ def check_texts(corpus: list[list[str]], queries: list[list[str]], ks: tuple[int
     which = np.array([row_text.setdefault(tuple(report), len(row_text)) for report in corpus])
     texts = [" ".join(report) for report in row_text]
     reports = [list(report) for report in row_text]
-    inputs = Inputs([str(i) for i in range(len(queries))], [" ".join(query) for query in queries])
+    inputs = Reports([str(i) for i in range(len(queries))], [" ".join(query) for query in queries])
     ngrams, words = (as_opened(build_ngrams(kind, texts, which)) for kind in ("ngrams", "words"))
     by_ngrams, by_words = ngrams.encode(inputs), words.encode(inputs)
     distinct = by_ngrams.items
@@ -265,10 +265,10 @@ def check_graphs(corpus: list[DrawnGraph], queries: list[DrawnGraph], ks: tuple[
     """Compare RadGraph F1 and its variants with Python sets."""
     index = as_opened(build_graphs(table_of(corpus), np.arange(len(corpus))))
     encoded = index.encode(
-        Inputs(
+        Reports(
             [str(i) for i in range(len(queries))],
             [""] * len(queries),
-            {"radgraph": Attachment(table_of(queries), np.arange(len(queries)))},
+            attached={"radgraph": Attachment(table_of(queries), np.arange(len(queries)))},
         )
     )
     candidates, references = [sets_of(g) for g in corpus], [sets_of(g) for g in queries]
@@ -400,7 +400,7 @@ def graph_of(words: list[str]) -> DrawnGraph:
     return [(word, 0) for word in words], [(i, i + 1, 0) for i in range(len(words) - 1)]
 
 
-def planted_index(metric: str, documents: list[list[str]], query: list[str]) -> tuple[Any, Inputs]:
+def planted_index(metric: str, documents: list[list[str]], query: list[str]) -> tuple[Any, Reports]:
     n, record = len(documents), METRICS[metric]
     if record.kernel == "radgraph":
         index: Any = as_opened(build_graphs(table_of([graph_of(words) for words in documents]), np.arange(n)))
@@ -414,12 +414,12 @@ def planted_index(metric: str, documents: list[list[str]], query: list[str]) -> 
     return index, inputs_of(metric, query)
 
 
-def inputs_of(metric: str, query: list[str]) -> Inputs:
+def inputs_of(metric: str, query: list[str]) -> Reports:
     if METRICS[metric].kernel == "radgraph":
-        return Inputs(["q"], [""], {"radgraph": Attachment(table_of([graph_of(query)]), np.arange(1))})
+        return Reports(["q"], [""], attached={"radgraph": Attachment(table_of([graph_of(query)]), np.arange(1))})
     if METRICS[metric].kernel == "cider_d":  # queries that share nothing: every n-gram weighs the same
-        return Inputs([str(i) for i in range(10)], [" ".join(query), *(f"asked{i}" for i in range(9))])
-    return Inputs(["q"], [" ".join(query)])
+        return Reports([str(i) for i in range(10)], [" ".join(query), *(f"asked{i}" for i in range(9))])
+    return Reports(["q"], [" ".join(query)])
 
 
 def search_with(metric: str, documents: list[list[str]], query: list[str], k: int, factor: Callable) -> Any:
@@ -430,7 +430,7 @@ def search_with(metric: str, documents: list[list[str]], query: list[str], k: in
     return search_in(*planted_index(record.name, documents, query), metric, k, factor)
 
 
-def search_in(index: Any, inputs: Inputs, metric: str, k: int, factor: Callable) -> Any:
+def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable) -> Any:
     """Do what `search_with` does in an index, for the first query, and check the sample of a search of one query."""
     record = METRICS["bleu-2" if metric == WITHOUT_BIGRAM else metric]
     encoded = index.encode(inputs)

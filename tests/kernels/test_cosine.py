@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.labels import LabelIndex
@@ -30,7 +31,6 @@ from metric_oracle.kernels.cosine.codes import (
 from metric_oracle.kernels.cosine.reference import score
 from metric_oracle.metrics import METRICS
 from metric_oracle.sources.contract import Attachment
-from metric_oracle.sources.inputs import Inputs
 
 CHEXBERT = METRICS["chexbert"]
 
@@ -45,11 +45,11 @@ def adversarial_vectors(rng: np.random.Generator, width: int) -> np.ndarray:
     return np.vstack([*rows, *wild, *near, *np.eye(width)[:3], *(np.eye(width)[:3] + 1e-4 * base)]).astype(np.float32)
 
 
-def inputs(vectors: np.ndarray, of_row: np.ndarray | None = None, kind: str = "chexbert") -> Inputs:
-    return Inputs([], [], {kind: Attachment(vectors, np.arange(len(vectors)) if of_row is None else of_row)})
+def inputs(vectors: np.ndarray, of_row: np.ndarray | None = None, kind: str = "chexbert") -> Reports:
+    return Reports([], [], attached={kind: Attachment(vectors, np.arange(len(vectors)) if of_row is None else of_row)})
 
 
-def stored(given: Inputs, folder, kind: str = "chexbert") -> EmbeddingIndex:
+def stored(given: Reports, folder, kind: str = "chexbert") -> EmbeddingIndex:
     """Return the index of vectors, saved and opened."""
     (folder / kind).mkdir()
     EmbeddingIndex.build(kind, given, [], np.empty(0)).save(folder / kind)
@@ -358,9 +358,9 @@ def test_broken_products_of_a_gpu(planted, monkeypatch, part):
 # ---- labels ----------------------------------------------------------------------------------------------------------
 
 
-def labels(classes, uncertain: str) -> Inputs:
+def labels(classes, uncertain: str) -> Reports:
     classes = np.array(classes, np.uint8)
-    return Inputs([], [], {"labels": Attachment(classes, np.arange(len(classes)), {"uncertain": uncertain})})
+    return Reports([], [], attached={"labels": Attachment(classes, np.arange(len(classes)), {"uncertain": uncertain})})
 
 
 @pytest.mark.parametrize(

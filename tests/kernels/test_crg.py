@@ -21,7 +21,6 @@ from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.verification import verify
 from metric_oracle.sources.contract import Attachment
-from metric_oracle.sources.inputs import Inputs
 
 # Table 2 of Hamamci et al. (MIDL 2025): TP, FN, FP, TN, CRG printed, CRG of these counts.
 TABLE_2 = {
@@ -85,11 +84,13 @@ def test_the_reference_scorer():
 # The oracle: labels as the index has them
 
 
-def inputs(rows: np.ndarray, prefix: str) -> Inputs:
+def inputs(rows: np.ndarray, prefix: str) -> Reports:
     """Return reports with the given classes (0 blank, 1 positive, 2 negative, 3 uncertain), uint8[n, 14]."""
     ids = [f"{prefix}{i}" for i in range(len(rows))]
-    return Inputs(
-        ids, [f"report {i}" for i in ids], {"labels": Attachment(rows, np.arange(len(rows)), {"uncertain": "positive"})}
+    return Reports(
+        ids,
+        [f"report {i}" for i in ids],
+        attached={"labels": Attachment(rows, np.arange(len(rows)), {"uncertain": "positive"})},
     )
 
 

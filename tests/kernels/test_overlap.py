@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.kernels._build import distinct_lists, invert_lists, note_buckets, posting_offsets
 from metric_oracle.kernels._overlap import by_rarity, lower_bound, matches
@@ -13,7 +14,6 @@ from metric_oracle.kernels.contract import read_only
 from metric_oracle.kernels.rouge_l.cpu import Backend as RougeL
 from metric_oracle.kernels.rouge_l.reference import score as rouge_l_reference
 from metric_oracle.metrics import get_metric
-from metric_oracle.sources.inputs import Inputs
 
 
 def lists_of(sequences):
@@ -78,7 +78,7 @@ def test_the_lower_bound_is_the_first_that_is_not_below():
 def test_a_report_as_a_query_has_its_own_features(kind):
     texts = list(dict.fromkeys(["", "a", *reports(3, 40, "abc", (0, 1, 2, 3, 5, 8)), "b b b b b b b b b b b"]))
     index = build_ngrams(kind, texts, np.arange(len(texts)))
-    encoded = index.encode(Inputs(texts, texts))
+    encoded = index.encode(Reports(texts, texts))
     features, queries = index.features, encoded.queries
     units = index.document_of_row
     n_families = queries.sizes.shape[1]
@@ -97,7 +97,7 @@ def test_a_report_as_a_query_has_its_own_features(kind):
 def check_subsequences(texts, asked):
     """Compare ROUGE-L of all pairs with the plain scorer's."""
     index = build_ngrams("words", texts, np.arange(len(texts)))
-    encoded = index.encode(Inputs(asked, asked))
+    encoded = index.encode(Reports(asked, asked))
     corpus = index.corpus(get_metric("rouge-l"), encoded)
     pairs = [(i, j) for i in range(len(asked)) for j in range(len(texts))]
     query, unit = encoded.which[[i for i, _ in pairs]], index.document_of_row[[j for _, j in pairs]]

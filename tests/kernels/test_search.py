@@ -40,7 +40,7 @@ from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.search import search
-from metric_oracle.sources.inputs import Inputs, load_inputs
+from metric_oracle.sources.attaching import attach_sources
 from metric_oracle.sources.token_states import load_encoder
 from metric_oracle.synthetic.corpus import synthesize
 from support import write_entities, write_partial, write_sentences, write_srr
@@ -153,7 +153,7 @@ def index_of(items: list[Item], folder: Path) -> Index:
     return build_index(mo.reports(reports, **files), folder / "index")
 
 
-def inputs_of(items: list[Item], folder: Path, prefix: str = "test") -> Inputs:
+def inputs_of(items: list[Item], folder: Path, prefix: str = "test") -> Reports:
     reports, files = store(items, folder, prefix)
     return mo.reports(reports, **files).load()
 
@@ -162,7 +162,7 @@ def inputs_of(items: list[Item], folder: Path, prefix: str = "test") -> Inputs:
 class World:
     items: list[Item]
     index: Index
-    queries: Inputs
+    queries: Reports
     folder: Path
 
 
@@ -193,7 +193,7 @@ def scorable(items: list[Item], metric: str | Metric) -> list[int]:
     return [row for row, item in enumerate(items) if all(getattr(item, part) is not None for part in parts)]
 
 
-def asked(queries: Inputs, metric: str | Metric) -> Inputs:
+def asked(queries: Reports, metric: str | Metric) -> Reports:
     """Return the queries that a metric takes: BERTScore refuses those without a token besides the special ones."""
     if "bertscore" not in get_metric(metric).representations:
         return queries
@@ -202,7 +202,7 @@ def asked(queries: Inputs, metric: str | Metric) -> Inputs:
 
 def answers(
     index: Index,
-    queries: Inputs,
+    queries: Reports,
     metric: str | Metric,
     k: int,
     backend: str = "cpu",
@@ -518,7 +518,7 @@ def set_of(world: World, ends: list[int], folder: Path) -> Index:
     """Build the corpus as a set of shards that end at some rows."""
     reports, files = store(world.items, folder / "files", "train")
     opened_encoder = load_encoder("fake")
-    inputs = load_inputs(reports, opened_encoder=opened_encoder, **{**files, "encoder": None})
+    inputs = attach_sources(reports, opened_encoder=opened_encoder, **{**files, "encoder": None})
     inputs = replace(inputs, columns=reports.columns)
 
     def slices() -> Iterator[Slice]:
@@ -538,7 +538,7 @@ def shards(request, world, tmp_path_factory) -> Index:
     return set_of(world, CUTS[request.param], tmp_path_factory.mktemp("set"))
 
 
-def some_asked(queries: Inputs, metric: str) -> Inputs:
+def some_asked(queries: Reports, metric: str) -> Reports:
     """Return the queries that a metric takes; under BERTScore, whose every pair takes long, each fifth of them."""
     queries = asked(queries, metric)
     if "bertscore" not in get_metric(metric).representations:
@@ -645,11 +645,11 @@ RULES = ["self", "text", "same", "patient", "self,text,patient", ("same", "patie
 
 
 @pytest.fixture(scope="module")
-def anchors(world) -> Callable[[str], Inputs]:
+def anchors(world) -> Callable[[str], Reports]:
     """Return the reports of the index that a metric takes as queries."""
     prepared = mo.reports(world.index).load()
 
-    def of_metric(metric: str) -> Inputs:
+    def of_metric(metric: str) -> Reports:
         known = np.zeros(N_CORPUS, bool)
         known[scorable(world.items, metric)] = True
         return some_asked(prepared.take(np.flatnonzero(known)), metric)
@@ -697,7 +697,7 @@ def expected_of(pairs: list[tuple[int, float]], excluded: set[int], k: int) -> l
     return [(row, score, ties[score]) for row, score in kept[:k]]
 
 
-def lists_of(results: Results, queries: Inputs) -> list[list[tuple[int, float, int]]]:
+def lists_of(results: Results, queries: Reports) -> list[list[tuple[int, float, int]]]:
     found: dict[str, list[tuple[int, float, int]]] = {study: [] for study in queries.ids}
     columns = (results.table[name].to_pylist() for name in ("query_id", "rank", "row", "score", "n_ties", "fallback"))
     for study, rank, *line, fallback in zip(*columns, strict=True):

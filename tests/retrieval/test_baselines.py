@@ -19,7 +19,7 @@ from metric_oracle.indexes.build import build_index
 from metric_oracle.metrics import SEARCHED, get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_reference
-from metric_oracle.sources.inputs import load_inputs
+from metric_oracle.sources.attaching import attach_sources
 from metric_oracle.sources.token_states import load_encoder
 from support.calls import Calls
 from support.inputs import changed
@@ -37,7 +37,7 @@ def world(corpus, tmp_path_factory, fake_encoder):
     sides = {}
     for side in ("train", "test"):
         read = read_reports(corpus[side])
-        sides[side] = load_inputs(
+        sides[side] = attach_sources(
             read, radgraph=corpus[f"{side}_graphs"],
             chexbert=corpus[f"{side}_embeddings"], chexbert_labels=corpus[f"{side}_labels"], uncertain="positive",
             embeddings=corpus[f"{side}_embeddings"], srr_labels=corpus[f"{side}_srr"],

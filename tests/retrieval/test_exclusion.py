@@ -54,7 +54,7 @@ def test_a_file_of_queries_brings_its_column(index, tmp_path):
     with pytest.raises(InputError, match="has no column 'subject_id'"):
         mo.retrieve(index, asked.drop("subject_id"), "bleu", options=options)
     bare = mo.build_index(asked, tmp_path / "BARE", metrics="bleu")
-    with pytest.raises(InputError, match="the prepared reports have no column 'subject_id'"):
+    with pytest.raises(InputError, match="the reports, which were read before, have no column 'subject_id'"):
         mo.retrieve(index, bare, "bleu", options=options)
     with pytest.raises(InputError, match="the test reports have no column 'subject_id'"):
         mo.retrieve(index, mo.reports(asked).load(), "bleu", options=options)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.indexes.prepared import prepared_inputs
+from metric_oracle.indexes.prepared import prepared_reports
 from support.sources import graphs
 
 N = 90
@@ -32,7 +32,7 @@ def index(texts, tmp_path_factory):
 @pytest.mark.parametrize("kind", ["words", "ngrams", "radgraph", "radgraph_lower"])
 @pytest.mark.parametrize("chosen", [[], [7, 3, 7, 0, *range(80, 20, -1)]])
 def test_rows_are_encoded_as_their_reports_are(index, kind, chosen):
-    part, queries = index.part(kind), prepared_inputs(index).take(np.array(chosen, np.int64))
+    part, queries = index.part(kind), prepared_reports(index).take(np.array(chosen, np.int64))
     usual, own = part.encode(replace(queries, stored=None)), part.encode_rows(queries)
     assert np.array_equal(own.which, usual.which)
     pairs = list(zip(own.queries, usual.queries, strict=True))

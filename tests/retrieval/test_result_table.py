@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.store import FEW, to_arrow
 from metric_oracle.kernels.bleu.score import brevity, precision
 from metric_oracle.kernels.contract import Answers
@@ -15,7 +16,6 @@ from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import BestRows, fall_back
 from metric_oracle.retrieval.result_table import layout, put_most_frequent_first
 from metric_oracle.retrieval.search import digest
-from metric_oracle.sources.inputs import Inputs
 
 
 def answer(n: int, k: int, seed: int = 0) -> BestRows:
@@ -73,9 +73,9 @@ def test_the_digest_of_reports_is_that_of_each_string_with_its_length(monkeypatc
         for string in pair:
             raw = string.encode("utf-8", "surrogatepass")
             plain.update(str(len(raw)).encode() + b":" + raw)
-    assert digest(Inputs(ids, texts)) == plain.hexdigest()
+    assert digest(Reports(ids, texts)) == plain.hexdigest()
     monkeypatch.setattr("metric_oracle.retrieval.search.BATCH", 3)
-    assert digest(Inputs(ids, texts)) == plain.hexdigest()
+    assert digest(Reports(ids, texts)) == plain.hexdigest()
 
 
 @pytest.mark.parametrize("name", ["bleu-1", "bleu-4", "bleu-3:coco"])

@@ -26,7 +26,6 @@ from metric_oracle.retrieval.exclusion import ResultLists
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.result_table import fill_zeros, most_frequent_row, put_most_frequent_first
-from metric_oracle.sources.inputs import Inputs
 from support import beside
 from support.calls import Calls
 from support.inputs import changed
@@ -345,7 +344,7 @@ def test_a_gpu_that_fails(index, queries, monkeypatch):
 def test_no_queries(index):
     match = r"^retrieve: queries must be at least one report; got 0\. Check the file and the section\.$"
     with pytest.raises(InputError, match=match):
-        retrieve(index, Inputs([], []), "bleu")
+        retrieve(index, Reports([], []), "bleu")
     with pytest.raises(InputError, match=r"^retrieve: there is no usable report in the"):
         retrieve(index, [], "bleu")
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from metric_oracle.sources.inputs import Inputs
+from metric_oracle.corpora.reports import Reports
 
 
-def changed(inputs: Inputs, kind: str, **changes: Any) -> Inputs:
+def changed(inputs: Reports, kind: str, **changes: Any) -> Reports:
     """Return inputs with another `values`, `of_row`, `settings` or `made_by` of one attachment."""
     return replace(inputs, attached={**inputs.attached, kind: replace(inputs.attached[kind], **changes)})

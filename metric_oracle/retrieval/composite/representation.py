@@ -7,13 +7,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.documents import Documents, Encoded, group_rows
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import REPRESENTATIONS, Metric
 from metric_oracle.retrieval.sharded import ShardedIndex
-from metric_oracle.sources.inputs import Inputs
 
 _JOINED: WeakKeyDictionary[Index, dict[tuple[bool, tuple[str, ...]], Any]] = WeakKeyDictionary()
 
@@ -97,26 +97,26 @@ class CompositeIndex(Documents):
         row_ptr, row_id = group_rows(item_of_row, len(distinct))
         return cls(parts, document_of, row_ptr, row_id)
 
-    def encode(self, inputs: Inputs, **settings: Any) -> "CompositeQueries":
-        """Return the queries in `inputs` encoded for each representation, with the settings that it has."""
+    def encode(self, reports: Reports, **settings: Any) -> "CompositeQueries":
+        """Return the queries in `reports` encoded for each representation, with the settings that it has."""
         return self._joined(
-            {name: part.encode(inputs, **_of_part(name, settings)) for name, part in self.parts.items()}
+            {name: part.encode(reports, **_of_part(name, settings)) for name, part in self.parts.items()}
         )
 
-    def encode_rows(self, inputs: Inputs, **settings: Any) -> "CompositeQueries":
+    def encode_rows(self, reports: Reports, **settings: Any) -> "CompositeQueries":
         """Return queries that are rows of this index encoded for each representation, with the settings that it has."""
         return self._joined(
-            {name: part.encode_rows(inputs, **_of_part(name, settings)) for name, part in self.parts.items()}
+            {name: part.encode_rows(reports, **_of_part(name, settings)) for name, part in self.parts.items()}
         )
 
-    def encode_again(self, inputs: Inputs, encoded_before: "CompositeQueries", **settings: Any) -> "CompositeQueries":
+    def encode_again(self, reports: Reports, encoded_before: "CompositeQueries", **settings: Any) -> "CompositeQueries":
         """Return queries that another shard has encoded, `encoded_before`, encoded for each representation of this one.
 
         Each gets the settings that it has.
         """
         return self._joined(
             {
-                name: part.encode_again(inputs, encoded_before.parts[name], **_of_part(name, settings))
+                name: part.encode_again(reports, encoded_before.parts[name], **_of_part(name, settings))
                 for name, part in self.parts.items()
             }
         )

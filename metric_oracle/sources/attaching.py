@@ -1,7 +1,7 @@
-"""`Inputs`: reports joined with their sources. A corpus, and a batch of queries, is an Inputs."""
+"""Sources joined to reports, and models that make them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.arguments import check_options
-from metric_oracle.corpora.joining import UNKNOWN, IdSource
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, option
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
@@ -30,63 +29,31 @@ class Model:
     run: Callable[[Sequence[str], Path | None], dict[str, Attachment]]
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """Reports with their sources."""
-
-    ids: Sequence[str]
-    texts: Sequence[str]
-    attached: dict[str, Attachment] = field(default_factory=dict)  # by the name of the source
-    opened_encoder: OpenedEncoder | None = None  # encoder and settings with which token states of a corpus are computed
-    # Of queries: the name or present folder of the encoder of an index, if it is not where the index says.
-    encoder: str | Path | None = None
-    models: tuple[Model, ...] = ()  # models that `completed` still has to run
-    scratch: Path | None = None  # folder for intermediate results, set while an index is built
-    # Section of the reports, None if it is not known, and how it is known; see `corpora.reports.Reports`.
-    section: tuple[str | None, str] = (None, "")
-    # Columns that are kept with the reports: the value of each report, "" if it has none.
-    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    # Token states of queries that are kept for later searches and scores, see `encoders.token_states.encode_once`; None
-    # if each search encodes the queries anew.
-    kept: dict[str, Any] | None = None
-    # Checksum of the index from which the reports were read, and the row of each, int64[N]; None if from elsewhere.
-    stored: tuple[str, np.ndarray] | None = None
-    ids_from: IdSource = UNKNOWN  # where the ids come from, see `corpora.joining`
-
-    def __repr__(self) -> str:
-        return f"<Inputs: {len(self.ids):,} reports with {', '.join(self.attached) or 'nothing else'}>"
-
-    def has(self, kind: str) -> bool:
-        """Return whether the representation `kind` can be made from these reports and their sources."""
-        record = REPRESENTATIONS[kind]
-        made = kind in self.attached or any(kind in model.kinds for model in self.models)
-        return record.is_of_texts or made or (record.is_encoded and self.opened_encoder is not None)
-
-    def take(self, chosen: np.ndarray) -> "Inputs":
-        """Return the reports at these positions, with their sources."""
-        attached = {kind: attachment.take(chosen) for kind, attachment in self.attached.items()}
-        ids, texts = [self.ids[i] for i in chosen], [self.texts[i] for i in chosen]
-        columns = {name: [values[i] for i in chosen] for name, values in self.columns.items()}
-        stored = None if self.stored is None else (self.stored[0], self.stored[1][chosen])
-        return replace(self, ids=ids, texts=texts, attached=attached, columns=columns, stored=stored)
-
-    def piece(self, *, is_first: bool = True) -> "Inputs":
-        """Return all reports, with only the values that they use, for one shard of a corpus; see `Source.piece`."""
-        attached = {kind: source_of(kind).piece(made, is_first=is_first) for kind, made in self.attached.items()}
-        return replace(self, attached=attached)
-
-    def completed(self, scratch: Path | None = None) -> "Inputs":
-        """Run the models that are still to run; return the reports with all sources.
-
-        The models keep finished parts in `scratch`, from which an interrupted run resumes.
-        """
-        attached = dict(self.attached)
-        for model in self.models:
-            attached |= model.run(self.texts, scratch)
-        return replace(self, attached=attached, models=())
+def can_make(reports: Reports, kind: str) -> bool:
+    """Return whether the representation `kind` can be made from these reports and their sources."""
+    record = REPRESENTATIONS[kind]
+    made = kind in reports.attached or any(kind in model.kinds for model in reports.models)
+    return record.is_of_texts or made or (record.is_encoded and reports.opened_encoder is not None)
 
 
-def load_inputs(
+def piece_of(reports: Reports, *, is_first: bool = True) -> Reports:
+    """Return all reports, with only the values that they use, for one shard of a corpus; see `Source.piece`."""
+    attached = {kind: source_of(kind).piece(made, is_first=is_first) for kind, made in reports.attached.items()}
+    return replace(reports, attached=attached)
+
+
+def run_models(reports: Reports, scratch: Path | None = None) -> Reports:
+    """Run the models that are still to run; return the reports with all sources.
+
+    The models keep finished parts in `scratch`, from which an interrupted run resumes.
+    """
+    attached = dict(reports.attached)
+    for model in reports.models:
+        attached |= model.run(reports.texts, scratch)
+    return replace(reports, attached=attached, models=())
+
+
+def attach_sources(
     reports: Reports,
     *,
     uncertain: str | None = None,
@@ -100,13 +67,13 @@ def load_inputs(
     tell: Callable[[str], None] = ignore,
     progress: Progress = silent,
     **sources: Any,
-) -> Inputs:
-    """Join sources to reports, and open the models that compute further sources, see `Inputs.completed`.
+) -> Reports:
+    """Join sources to reports, and open the models that compute further sources, see `run_models`.
 
     Sources that the reports have from an index are kept unless others are given.
     `sources` has by argument (`radgraph`, `chexbert`, `chexbert_ids`, ...) a file, a container, a model, or a function
     that takes texts and returns one value per text, in their order; None is ignored. `uncertain` is what an uncertain
-    label counts as, "positive", "negative" or "blank". `opened_encoder` and `encoder` are those of `Inputs`.
+    label counts as, "positive", "negative" or "blank". `opened_encoder` and `encoder` are those of `Reports`.
     `radgraph_encoder`, `vocabulary` and `entity_encoder` are further files of the models of RadGraph, CheXbert and
     RaTEScore. Models run on `device`, by default a GPU if there is one. With `is_piece`, the reports are only a part of
     those that the files belong to, so that none of them need have a value. `tell` is called with lines for the user,
@@ -141,15 +108,15 @@ def load_inputs(
             attached[source.name] = source.attach(value, data_ids, (ids, texts), settings, is_piece=is_piece)
     for kind in (*attached, *(kind for model in models for kind in model.kinds)):
         source_of(kind).check_settings(settings)
-    return Inputs(
-        list(ids),
-        list(texts),
-        {**reports.attached, **attached},
-        opened_encoder,
-        encoder,
-        tuple(models),
-        columns=reports.columns,
-        stored=reports.stored,
+    return replace(
+        reports,
+        ids=list(ids),
+        texts=list(texts),
+        attached={**reports.attached, **attached},
+        opened_encoder=opened_encoder,
+        encoder=encoder,
+        models=tuple(models),
+        is_loaded=True,
     )
 
 
