@@ -24,6 +24,7 @@ from metric_oracle.indexes import features, manifest
 from metric_oracle.indexes.ngrams import TOKENIZERS, build_ngrams
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.indexes.store import Strings, check_ids, read_arrays
+from metric_oracle.kernels import _build
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.plan import retrieve
@@ -104,13 +105,13 @@ def test_equal_inputs_make_equal_files(inputs, built, tmp_path):
 def test_posting_lists_inverted_in_ranges_make_equal_files(inputs, built, tmp_path, monkeypatch, at_once):
     monkeypatch.setattr(features, "AT_ONCE", at_once)
     seen: list[int] = []
-    invert_lists = features.invert_lists
+    invert_lists = _build.invert_lists
 
     def noting(*arguments):
         seen.append(len(found := invert_lists(*arguments)))
         return found
 
-    monkeypatch.setattr(features, "invert_lists", noting)
+    monkeypatch.setattr(_build, "invert_lists", noting)
     again = index_module.build_index(inputs, tmp_path / "I", metrics=["bleu", "rouge-l", "radgraph"])
     for kind in ("ngrams", "words", "radgraph"):
         files = everything(again.folder / kind)
