@@ -26,8 +26,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
+from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 from metric_oracle.typed import Hidden, texts_in, without
 
@@ -130,13 +132,32 @@ class MetricOracleError(Exception):
             self.__cause__, self.__context__ = None, None
 
 
-class _Call(NamedTuple):
+class _Call:
     """The outermost call under way: fields that it sets in errors, and the typed texts that no message shows."""
 
-    keywords: Collection[str] | None = None  # see `MetricOracleError`
-    homes: Mapping[str, str] = MappingProxyType({})
-    flags: Mapping[str, str] = MappingProxyType({})
-    hidden: Collection[Hidden] = ()
+    def __init__(
+        self,
+        keywords: Collection[str] | None = None,
+        homes: Mapping[str, str] | None = None,
+        flags: Mapping[str, str] | None = None,
+        given: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.keywords, self.homes, self.flags = keywords, homes or {}, flags or {}  # see `MetricOracleError`
+        # Now: the call may write a file of this name, which would then be a path that exists.
+        typed = {name: value for name, value in given.items() if isinstance(value, str | PurePath)}
+        self._typed = [*_texts(typed, self.flags)]
+        self._containers = {name: value for name, value in given.items() if name not in typed}
+
+    @cached_property
+    def hidden(self) -> list[Hidden]:
+        """The texts, those in containers too: there may be many, so they are looked for when a message is written."""
+        return [*self._typed, *_texts(self._containers, self.flags)]
+
+
+def _texts(given: Mapping[str, Any], flags: Mapping[str, str]) -> Iterator[Hidden]:
+    """Yield the texts in arguments, which messages name as options where these have `flags`."""
+    for name, value in given.items():
+        yield from texts_in(flags.get(name, name), value)
 
 
 _CALL: ContextVar[_Call | None] = ContextVar("_CALL", default=None)
@@ -163,9 +184,7 @@ def called(
     `MetricOracleError`. `given` are the arguments that a user typed: neither errors nor notes show what can be report
     text in them. An error of the system becomes an InputError where the outermost call has `keywords`.
     """
-    flags = flags or {}
-    hidden = [found for name, value in given.items() for found in texts_in(flags.get(name, name), value)]
-    call = _Call(keywords, homes or {}, flags, hidden)
+    call = _Call(keywords, homes, flags, given)
     is_outermost = _CALL.get() is None
     if is_outermost:
         _CALL.set(call)
@@ -174,15 +193,15 @@ def called(
     except MetricOracleError as error:
         if function or not error.function:
             error.function, error.keywords, error.homes, error.flags = function, call.keywords, call.homes, call.flags
-        error.hide(hidden)
+        error.hide(call.hidden)
         raise
     except OSError as error:
         if error.filename is not None:
-            error.filename = without(str(error.filename), hidden)
+            error.filename = without(str(error.filename), call.hidden)
             if is_outermost and keywords is not None:
                 refused = InputError(refusal(error), "Check it and call it again.")
                 refused.function = function
-                raise refused from (None if hidden else error)
+                raise refused from (None if call.hidden else error)
         raise
     finally:
         if is_outermost:

@@ -40,6 +40,7 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
     @wraps(function)
     def run(*args: Any, **keywords: Any) -> Any:
         """Check the arguments and call the function."""
+        args, keywords = _listed(function, args, keywords)
         with called(name, tuple(_known(function)), homes, given=_typed(function, args, keywords)):
             _check(name, function, args, keywords, homes)
             return function(*args, **keywords)
@@ -86,6 +87,7 @@ def _guarded(method: Callable[..., Any], is_made: bool) -> Callable[..., Any]:
             return method(self, *args, **keywords)
         kind = self if isinstance(self, type) else type(self)
         name = kind.__name__ if is_made else f"{kind.__name__}.{method.__name__}"
+        args, keywords = _listed(method, args, keywords)
         given = _typed(method, args, keywords)
         with called(name, tuple(_known(method)), given=given):
             _check(name, method, args, keywords, {})
@@ -137,6 +139,23 @@ def _check(
         is_new = key == "out" or name.rpartition(".")[2].startswith(("write", "plot"))
         for path in _paths(content, kind):
             check_path(key, path, is_new=is_new)
+
+
+def _listed(
+    function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call, with a list in place of an iterator: errors can leave out the texts in a list.
+
+    What may be anything is left as it is: the function says how it reads it.
+    """
+    known = _known(function)
+
+    def listed(name: str, value: Any) -> Any:
+        """Return the list of an iterator."""
+        return [*value] if isinstance(value, Iterator) and bare(known.get(name, Any)) is not Any else value
+
+    names = [*known, *[""] * len(args)]
+    return tuple(map(listed, names, args)), {name: listed(name, value) for name, value in keywords.items()}
 
 
 def _typed(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:

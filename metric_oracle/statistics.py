@@ -104,9 +104,12 @@ def few_studies(studies: Mapping[str, int], effect: str = "the intervals are too
 
 def checked_values(values: Sequence[float] | np.ndarray) -> Array:
     """Return the values as float64[n]; raise InputError unless there are at least two and all are finite."""
-    array = np.asarray(values, dtype=np.float64)
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):  # which would quote the values
+        array = np.empty((0, 0))
     if array.ndim != 1 or len(array) < 2:
-        got = f"{len(array)}" if array.ndim == 1 else f"an array of shape {array.shape}"
+        got = f"{len(array)}" if array.ndim == 1 else f"an array of shape {array.shape}" if array.size else "no numbers"
         raise InputError(
             "values",
             "must be one number for each of at least 2 studies",

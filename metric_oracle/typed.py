@@ -7,7 +7,7 @@ for the command line and Python, and `called` in `errors` applies it to every me
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -79,14 +79,17 @@ def texts_in(argument: str, value: Any) -> Iterator[Hidden]:
 
 
 def _strings(value: Any) -> Iterator[tuple[str, bool]]:
-    """Yield the strings and paths in a value, also within dicts, lists and sets, and whether each is a key."""
+    """Yield the strings and paths in a value, also within dicts and other containers, and whether each is a key."""
     if isinstance(value, str | PurePath):
         yield str(value), False
     elif isinstance(value, Mapping):
         for key, content in value.items():
             yield from ((text, True) for text, _ in _strings(key))
             yield from _strings(content)
-    elif isinstance(value, list | tuple | set | frozenset):
+    elif hasattr(value, "dtype") and hasattr(value, "tolist"):  # an array, or a column of pandas
+        if value.dtype.kind not in "biufcmM":
+            yield from _strings(value.tolist())
+    elif isinstance(value, Collection) and not isinstance(value, range | bytes | bytearray | memoryview):
         for item in value:
             yield from _strings(item)
 
@@ -102,12 +105,24 @@ def _parts(text: str) -> Iterator[str]:
 
 def without(line: str, hidden: Iterable[Hidden]) -> str:
     """Return a message in which what stands for each hidden text replaces it, together with quotes around it."""
-    for text, instead in sorted(hidden, key=lambda found: -len(found.text)):
+    folded = _folded(line)
+    within = [(text, instead) for text, instead in hidden if any(_folded(form) in folded for form in _forms(text))]
+    for text, instead in sorted(within, key=lambda found: -len(found[0])):
         line = _pattern(text).sub(lambda _, instead=instead: instead, line)  # type: ignore[misc]
     return line
 
 
+def _folded(text: str) -> str:
+    """Return a text in which letters are equal that a pattern takes for equal without regard to case."""
+    return text.replace("İ", "i").lower().upper()
+
+
+def _forms(text: str) -> dict[str, None]:
+    """Return a text as messages write it: as it is, and as `repr` does."""
+    return dict.fromkeys((text, repr(text)[1:-1]))
+
+
 def _pattern(text: str) -> re.Pattern[str]:
-    """Return the pattern of a text as messages write it: as it is, or as `repr` does."""
-    forms = "|".join(re.escape(form) for form in dict.fromkeys((text, repr(text)[1:-1])))
+    """Return the pattern of a text in a message."""
+    forms = "|".join(map(re.escape, _forms(text)))
     return re.compile(rf"(?<!\w)(?:'(?:{forms})'|\"(?:{forms})\"|(?:{forms}))(?!\w)", re.IGNORECASE)

@@ -123,6 +123,7 @@ def test_legacy_sample_without_the_one_other_value():
         ([0.5], {}, "values must be one number for each of at least 2 studies; got 1. Pass a one-dim"),
         ([], {}, "values must be one number for each of at least 2 studies; got 0. "),
         (np.ones((2, 2)), {}, r"values must be .* of at least 2 studies; got an array of shape \(2, 2\). "),
+        (np.array(["a b", "c d"]), {}, r"values must be .* of at least 2 studies; got no numbers\. "),
         ([1, math.nan, math.inf], {}, "values must be finite; got NaN or infinity in 2 of 3 studies. Leave out"),
         (SCORES, {"method": "BCa"}, "method must be one of bca, percentile, legacy-yu2023; got 'BCa'. Choose"),
         (SCORES, {"level": 95}, "level must be a number between 0 and 1; got 95. The usual"),

@@ -8,11 +8,12 @@ import warnings
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 import typer
 
 import metric_oracle as mo
-from metric_oracle import cli, public
+from metric_oracle import cli, errors, public
 from metric_oracle.typed import Hidden, is_text, texts_in, without
 from support import SECRET, write
 
@@ -29,6 +30,16 @@ TEXTS = {
     "with an ending": f"{SHORT}csv",
     "of a list": f"{SHORT}, {SECRET}=b",
 }
+
+
+def said(error):
+    """Return what Python prints of an error that nobody catches, with the errors that caused it."""
+    chain = traceback.TracebackException.from_exception(error)
+    lines = []
+    while chain is not None:
+        lines += [*chain.format_exception_only()]
+        chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+    return "".join(lines)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +88,33 @@ def test_a_message_names_the_argument_in_place_of_the_text():
         Hidden("Our model=a b", "<text given as model>"),
         Hidden("a b", "<text given as model>"),
     ]
+
+
+def test_texts_in_containers_are_looked_for_when_a_message_is_written(monkeypatch):
+    looked_at = []
+    monkeypatch.setattr(errors, "texts_in", lambda name, value: looked_at.append(name) or [*texts_in(name, value)])
+    assert mo.Reports.from_texts(iter([SHORT, "b c"])).texts == [SHORT, "b c"]
+    assert looked_at == []
+    with pytest.raises(mo.MetricOracleError, match=r"got '?<text given as metrics>") as caught:
+        mo.score(["a b"], ["b c"], iter([SHORT]))
+    assert WORD not in said(caught.value)
+    assert looked_at == ["metrics"]
+
+
+def test_a_file_that_a_call_writes_was_a_text_before(tmp_path, monkeypatch):
+    """A note on it does not show its name, which may be a report."""
+    monkeypatch.chdir(tmp_path)
+    with errors.called("write", given={"out": f"{SHORT}csv"}):
+        Path(f"{SHORT}csv").touch()
+        assert errors.in_terms_of_caller(f"{SHORT}csv: 2 lines") == "<text given as out>: 2 lines"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("KİSS ſo µ", "kiss SO μ"), ("ΣΑΣ one", "σασ ONE"), ("naïve ﬁ x", "NAÏVE ﬁ X"), ("a\nb c", r"A\nB C")],
+)
+def test_a_text_is_found_without_regard_to_case(text, line):
+    assert without(f"got '{line}' here", [Hidden(text, "<text>")]) == "got <text> here"
 
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=kind) for kind, text in TEXTS.items()])
@@ -201,16 +239,6 @@ def test_no_command_shows_a_text(words, oracle, here):
 # Every argument of every public function
 
 
-def said(error):
-    """Return what Python prints of an error that nobody catches, with the errors that caused it."""
-    chain = traceback.TracebackException.from_exception(error)
-    lines = []
-    while chain is not None:
-        lines += [*chain.format_exception_only()]
-        chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
-    return "".join(lines)
-
-
 @pytest.mark.parametrize("name", [name for name in mo.__all__ if inspect.isfunction(getattr(mo, name))])
 def test_no_public_function_shows_a_text(name, here):
     function = getattr(mo, name)
@@ -232,7 +260,8 @@ def test_no_public_function_shows_a_text(name, here):
     needed |= {"uncertain": "positive"} if name == "score_crg" else {}
     for argument, kind in known.items():
         for text in TEXTS.values():
-            for value in (text, Path(text), [text], {"a": text}, {"a": [text]}, [("a", text)]):
+            lists = ([text], (text,), {text: 1}.keys(), np.array([text]), iter([text]))
+            for value in (text, Path(text), *lists, {"a": text}, {"a": [text]}, {"a": {"b": text}}, [("a", text)]):
                 if not public._fits(value, kind) or (argument in ("groups", "data") and not isinstance(value, str)):
                     continue  # lists and dicts of texts are reports there
                 here()
