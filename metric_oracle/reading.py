@@ -22,8 +22,8 @@ from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.shards import ShardSet, is_prepared, is_set, not_one_index, opened, section_of
-from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, say, silent
+from metric_oracle.records import Metric
 from metric_oracle.sources.attaching import ARGUMENTS, attach_sources, run_models
 from metric_oracle.sources.availability import check_device, check_installed, named_models
 from metric_oracle.sources.keywords import Sources

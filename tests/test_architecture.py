@@ -3,10 +3,10 @@
     cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables, copies, mining
         -> retrieval -> reading, findings -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
 
-The rooms of design.md: each imports only what stands in ``ALLOWED``. `arguments`, `errors`, `files`, `metrics`,
-`public`, `statistics` and `typed` are leaves. `web` serves and renders pages and knows nothing of what they show.
-`cluster` hands work to Ray and knows nothing of the work. Kernels know no Arrow, no files and no command line, and the
-plain scorers import no fast module.
+The rooms of design.md: each imports only what stands in ``ALLOWED``. `arguments`, `errors`, `files`, `public`,
+`records`, `statistics` and `typed` are leaves, and so is `metrics`, which collects the records in the folders of the
+kernels. `web` serves and renders pages and knows nothing of what they show. `cluster` hands work to Ray and knows
+nothing of the work. Kernels know no Arrow, no files and no command line, and the plain scorers import no fast module.
 """
 
 import ast
@@ -26,7 +26,7 @@ from metric_oracle.metrics import METRICS
 
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
-LEAVES = {"arguments", "choices", "declared", "errors", "metrics", "progress", "public"}
+LEAVES = {"arguments", "choices", "declared", "errors", "metrics", "progress", "public", "records"}
 ENGINE = LEAVES | {"annotating", "corpora", "files", "findings", "indexes", "reading", "retrieval", "sealed", "sources"}
 ALLOWED = {
     "arguments": {"errors", "typed"},
@@ -37,11 +37,12 @@ ALLOWED = {
     "errors": {"typed"},
     "files": {"errors"},
     "sealed": {"errors", "files"},
-    "metrics": {"choices", "declared", "errors"},
+    "metrics": {"errors", "kernels", "records"},
+    "records": set(),
     "statistics": {"arguments", "choices", "errors"},
     "public": {"arguments", "declared", "errors"},
     "lazy": set(),
-    "kernels": {"errors"},
+    "kernels": {"errors", "records"},
     "cluster": {"choices", "errors"},
     "web": {"errors"},
     "corpora": LEAVES | {"sealed"},
@@ -120,7 +121,8 @@ def broken_rules(source: str, path: Path) -> list[str]:
         if top in ("benchmarks", "tests"):
             found.append(f"{place}: nothing imports {top}")
         elif top != "metric_oracle":
-            libraries = KERNEL_LIBRARIES | (DEVICE_LIBRARIES if path.name in DEVICE_FILES else set())
+            libraries = set() if is_package else KERNEL_LIBRARIES
+            libraries = libraries | DEVICE_LIBRARIES if path.name in DEVICE_FILES else libraries
             if part == "kernels" and top not in libraries and top not in sys.stdlib_module_names:
                 found.append(f"{place}: kernels import NumPy, Numba and its LLVM only")
             if part in LEAVES and top not in {"annotated_doc", "annotated_types", *sys.stdlib_module_names}:
@@ -131,6 +133,8 @@ def broken_rules(source: str, path: Path) -> list[str]:
             found.append(f"{place}: {part or 'the package'} may not import {rest[0]}")
         elif part == "commands" and any(word.startswith("_") for word in rest):
             found.append(f"{place}: a command calls no private function")
+        elif part == "kernels" and ((is_package and is_module(rest)) or (not is_package and rest[0] == "records")):
+            found.append(f"{place}: the records of a folder are apart from its code")
         elif part == "kernels" and path.name == "reference.py" and not PLAIN & set(rest):
             found.append(f"{place}: a reference imports no fast module")
         elif part == "kernels" and path.name == "score.py" and rest[:2] != ["kernels", "_jit"]:
@@ -143,6 +147,11 @@ def broken_rules(source: str, path: Path) -> list[str]:
             if not shared and not PLAIN & set(rest):
                 found.append(f"{place}: a metric may not import another's fast module")
     return found
+
+
+def is_module(names: list[str]) -> bool:
+    """Return whether the first of some names, of an import, are a module of the kernels that is no folder."""
+    return any((PACKAGE / Path(*names[:n])).with_suffix(".py").exists() for n in range(2, len(names) + 1))
 
 
 def modules() -> list[Path]:
@@ -169,6 +178,12 @@ def test_no_import_points_up():
         ("kernels/bleu/reference.py", "from . import cpu"),
         ("kernels/bleu/score.py", "from metric_oracle.kernels._overlap import SLACK"),
         ("kernels/__init__.py", "from .. import indexes"),
+        ("kernels/bleu/__init__.py", "import numpy"),
+        ("kernels/bleu/__init__.py", "from metric_oracle.kernels.bleu import cpu"),
+        ("kernels/bleu/__init__.py", "from metric_oracle.kernels.rouge_l.cpu import Backend"),
+        ("kernels/bleu/__init__.py", "from metric_oracle.kernels._jit import jit"),
+        ("kernels/bleu/__init__.py", "from metric_oracle.metrics import METRICS"),
+        ("kernels/bleu/cpu.py", "from metric_oracle.records import Metric"),
         ("indexes/index.py", "from metric_oracle.retrieval import search"),
         ("indexes/index.py", "from importlib import import_module\nimport_module('metric_oracle.retrieval.search')"),
         ("indexes/index.py", "import importlib\nimportlib.import_module(f'metric_oracle.retrieval.{x}')"),
@@ -201,6 +216,7 @@ def test_no_import_points_up():
         ("metrics.py", "import numpy"),
         ("statistics.py", "from metric_oracle.findings.results import Scores"),
         ("metrics.py", "from metric_oracle.indexes import index"),
+        ("records.py", "from metric_oracle import kernels"),
         ("errors.py", "from metric_oracle import metrics"),
         ("__init__.py", "from metric_oracle.kernels import topk"),
         ("attic.py", "from metric_oracle import errors"),
@@ -219,6 +235,11 @@ def test_the_checker_rejects(path, source):
         ),
         ("kernels/bleu/cpu.py", "from metric_oracle.kernels._overlap import scan\nfrom .score import bleu"),
         ("kernels/bleu/reference.py", "import numpy\nfrom collections import Counter\nfrom .score import bleu"),
+        (
+            "kernels/rouge_l/__init__.py",
+            "from metric_oracle.kernels.bleu import NGRAMS\nfrom metric_oracle.records import Metric",
+        ),
+        ("kernels/radcliq/__init__.py", "from metric_oracle.kernels import bleu"),
         ("kernels/bertscore/cuda.py", "from .cpu import search\ndef f():\n    import torch"),
         ("indexes/vectors.py", "import faiss\nfrom metric_oracle.kernels._overlap import Features"),
         ("cli.py", "from metric_oracle.commands import output\nfrom metric_oracle.errors import InputError"),

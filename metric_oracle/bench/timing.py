@@ -30,10 +30,11 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
-from metric_oracle.metrics import Metric, get_metric, names_of, shown_in
+from metric_oracle.metrics import get_metric, names_of, shown_in
 from metric_oracle.progress import Progress, silent
 from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.reading import reports as with_sources
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.machine import machine, versions

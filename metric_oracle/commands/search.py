@@ -27,7 +27,8 @@ from metric_oracle.commands.options import (
 from metric_oracle.commands.output import Destination, checking, deliver_results, note, put
 from metric_oracle.declared import OUTPUT, Flag
 from metric_oracle.errors import InputError, in_terms_of_caller, option
-from metric_oracle.metrics import ALIASES, REPRESENTATIONS, Metric
+from metric_oracle.metrics import ALIASES, REPRESENTATIONS
+from metric_oracle.records import Metric
 
 app = typer.Typer(rich_markup_mode="rich")
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from metric_oracle.arguments import check_path
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import ALIASES, COMPOSITE, METRICS, find_metric, get_metric
+from metric_oracle.metrics import ALIASES, METRICS, find_metric, get_metric
+from metric_oracle.records import COMPOSITE
 
 METRIC = ("-m", "--metric", "--metrics")
 

@@ -26,7 +26,8 @@ from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.sampled_cases import SampledCases
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.indexes.index import Index
-from metric_oracle.metrics import COMPOSITE, METRICS, REPRESENTATIONS, Metric, get_metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
+from metric_oracle.records import COMPOSITE, Metric
 from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pair_scores import score_rows

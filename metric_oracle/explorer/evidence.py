@@ -19,7 +19,7 @@ from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.indexes.temporal import keyword_spans
 from metric_oracle.kernels.bertscore.reference import precision_recall
 from metric_oracle.kernels.bertscore.score import f1, rescale
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.score import term
 from metric_oracle.retrieval.kernels import load_reference
 

@@ -14,7 +14,8 @@ from metric_oracle.explorer.evidence import Evidence
 from metric_oracle.explorer.opposites import Opposite, mark, of_graphs, places_of_graphs, places_of_labels
 from metric_oracle.indexes.ngrams import Span
 from metric_oracle.indexes.radgraph import FAMILIES, Graph, spell_graph
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
 
 _OF_TEXTS: dict[str, Callable[[str, str, Metric], Evidence]] = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import METRICS, REPRESENTATIONS
+from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.groups import pairwise
 from metric_oracle.samples.consensus import consensus
 
@@ -77,5 +77,5 @@ def _reads_texts(metric: str) -> bool:
     record = METRICS.get(metric)
     if record is None or record.terms or record.counts_corpus:
         return False
-    representation = REPRESENTATIONS[record.representation]
+    representation = record.reads
     return representation.is_of_texts and not representation.counts_queries

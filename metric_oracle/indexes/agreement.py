@@ -16,7 +16,7 @@ from metric_oracle.indexes.documents import group_rows
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 
 @dataclass(frozen=True)

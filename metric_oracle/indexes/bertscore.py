@@ -26,7 +26,7 @@ from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, in_order, n_cells, screen
 from metric_oracle.kernels.bertscore.query import TokenCorpus
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.token_states import OpenedEncoder
 

@@ -22,7 +22,7 @@ from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.cider_d.cpu import WeightedBatch, WeightedCorpus, square_weights
 from metric_oracle.kernels.cider_d.score import ORDERS, inverse_frequency
 from metric_oracle.kernels.contract import read_only
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 Words = tuple[str, ...]
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 
 class EncodedQueries(Protocol):

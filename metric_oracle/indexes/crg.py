@@ -14,7 +14,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes.documents import Documents, Encoded, group_rows
 from metric_oracle.indexes.labels import LabelIndex
 from metric_oracle.kernels.crg.cpu import PositiveBatch, PositiveCorpus
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 _COUNTED = [column for column, label in enumerate(LABELS) if is_abnormality(label)]
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 
 class Documents:

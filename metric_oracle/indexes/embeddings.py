@@ -27,7 +27,7 @@ from metric_oracle.kernels.cosine.codes import (
     unit_vectors,
 )
 from metric_oracle.kernels.cosine.cpu import VectorBatch, VectorCorpus
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes.documents import Documents, Encoded, group_rows, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 
 class Entities(NamedTuple):

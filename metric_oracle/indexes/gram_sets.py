@@ -14,7 +14,7 @@ from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
 from metric_oracle.kernels.contract import read_only
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 Gram = tuple[str, ...]
 

@@ -27,7 +27,8 @@ from metric_oracle.indexes.store import (
     take_strings,
     to_numpy,
 )
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, check_searched
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, check_searched
+from metric_oracle.records import Metric
 
 if TYPE_CHECKING:
     from metric_oracle.indexes.cider import Frequencies
@@ -209,7 +210,7 @@ class Index:
             check_one_of("kind", kind, REPRESENTATIONS, "Choose one that the index holds.")
             record = REPRESENTATIONS[kind]
             if record.parts:
-                opened = record.load_class().join({name: self.part(name) for name in record.parts})
+                opened = record.load_class().join({part.name: self.part(part.name) for part in record.parts})
             else:
                 opened = self._read(kind, partial(self._load, kind))
             self._opened[kind] = opened if self._counted is None else self._weighted(kind, opened, self._counted)
@@ -221,7 +222,7 @@ class Index:
         A representation that uses no document frequencies, or that `corpus` lacks, is returned unchanged.
         """
         record = REPRESENTATIONS[kind]
-        if not {kind, *record.parts} & corpus.content["representations"].keys():
+        if not {part.name for part in record.stored} & corpus.content["representations"].keys():
             return opened
         if record.counts_corpus:
             return replace(opened, whole=corpus.gram_frequency)

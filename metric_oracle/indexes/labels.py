@@ -20,7 +20,7 @@ from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
 from metric_oracle.kernels.cosine.codes import unit_vectors
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 from metric_oracle.sources.contract import Attachment
 
 # Value of the classes 0 blank, 1 positive, 2 negative, 3 uncertain in a label vector.

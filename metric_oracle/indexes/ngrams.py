@@ -35,7 +35,7 @@ from metric_oracle.kernels._build import distinct_lists, number_grams, place_fea
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SequenceBatch, SequenceCorpus
 from metric_oracle.kernels._tokens import BLANK, FIRST, PART, split_tokens
 from metric_oracle.kernels.contract import read_only
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 Span = tuple[int, int]
 

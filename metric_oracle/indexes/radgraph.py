@@ -42,7 +42,7 @@ from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 FAMILIES = ("entities", "relations", "partial", "complete")
 

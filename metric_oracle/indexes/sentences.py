@@ -25,7 +25,7 @@ from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import PER_TOKEN, in_order, screen
 from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
 from metric_oracle.kernels.cosine.codes import unit_vectors
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.sentences import SentenceTable
 

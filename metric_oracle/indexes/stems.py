@@ -16,7 +16,7 @@ from metric_oracle.indexes.features import FeatureDocuments, as_queries
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, index_sequences, positions
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.meteor.cpu import DocumentWords, StemBatch, StemCorpus
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 Token = tuple[str, str, frozenset[str]]  # a word, its stem, and the synonyms of the stem
 

@@ -14,7 +14,7 @@ from metric_oracle.indexes.documents import Documents, Encoded, group_rows
 from metric_oracle.indexes.ngrams import Span, lowered_with_places
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.kernels.temporal.cpu import MaskBatch, MaskCorpus
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 # The list of Bannur et al., CVPR 2023, as in Libra and RadEval. The position in this list is the number of the bit.
 KEYWORDS = [

@@ -32,7 +32,6 @@ from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.store import Strings, to_arrow
-from metric_oracle.metrics import REPRESENTATIONS
 from metric_oracle.mining.mined_files import KIND, MinedFile
 from metric_oracle.mining.scored import RowScores, left_out, sampled, worst_positive
 from metric_oracle.mining.selection import Selection, best_allowed, check_selection, depths, kept, pairs_of
@@ -288,7 +287,7 @@ def _check_metric(planned: SearchPlan) -> None:
     """
     record = planned.metric
     read = [term.metric for term in record.terms.values()] or [record]
-    counting = [metric.name for metric in read if REPRESENTATIONS[metric.representation].counts_queries]
+    counting = [metric.name for metric in read if metric.reads.counts_queries]
     if counting:
         raise InputError(
             "metric",

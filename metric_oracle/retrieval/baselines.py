@@ -36,9 +36,10 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.progress import Progress
 from metric_oracle.reading import Queries, loaded
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.kernels import arrays_of, load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores

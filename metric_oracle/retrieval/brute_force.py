@@ -20,8 +20,8 @@ from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.metrics import Metric
 from metric_oracle.progress import Advance
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.representation import CompositeIndex, CompositeQueries
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.joint.conditions import OPERATORS

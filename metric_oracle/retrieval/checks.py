@@ -12,7 +12,8 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, option
 from metric_oracle.indexes.index import Index
-from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
+from metric_oracle.metrics import REPRESENTATIONS, get_metric
+from metric_oracle.records import Metric
 
 
 def check_queries(queries: Reports, record: Metric, index: Index) -> None:

@@ -20,7 +20,7 @@ from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.kernels.topk.exclusion import NOTHING, Exclusion
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.sharded import ShardedIndex
 

@@ -23,9 +23,9 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, counter
 from metric_oracle.reading import Queries, loaded
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores

@@ -19,8 +19,9 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import opened
 from metric_oracle.kernels.contract import Kernel, read_only
-from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched, get_metric
+from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.reading import AttachedReports, Given, attached
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_counted, check_queries, with_frequencies
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
@@ -77,7 +78,7 @@ def score_cells(
     if n_cells:
         row = np.arange(len(references.ids)) if references is candidates else None
         reports = candidates
-        if row is None and not metric.terms and REPRESENTATIONS[metric.representation].is_of_texts:
+        if row is None and not metric.terms and metric.reads.is_of_texts:
             ids, texts = [*candidates.ids, *references.ids], [*candidates.texts, *references.texts]
             reports = Reports(ids, texts, is_loaded=True)
             row = np.arange(len(candidates.ids), len(reports.ids))

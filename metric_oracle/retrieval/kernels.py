@@ -9,7 +9,7 @@ from typing import Any
 from metric_oracle.choices import Backend
 from metric_oracle.errors import BackendError
 from metric_oracle.kernels.contract import Kernel, read_only
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 
 
 def load_kernel(metric: Metric, backend: str) -> Kernel:

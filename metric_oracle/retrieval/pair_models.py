@@ -6,8 +6,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import REPRESENTATIONS, Metric
 from metric_oracle.progress import Advance
+from metric_oracle.records import Metric
 
 COMPONENTS = ("nA", "nB", "nC", "nD", "nE", "nF")
 
@@ -56,7 +56,7 @@ def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel])
     for record in records:
         if not reads_pairs(record) or record.representation in opened:
             continue
-        needs = REPRESENTATIONS[record.representation]
+        needs = record.reads
         if needs.source is not None and needs.source.arguments:
             raise InputError(
                 needs.source.arguments[0],

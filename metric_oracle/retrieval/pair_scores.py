@@ -17,8 +17,9 @@ from metric_oracle.files import package_version
 from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, Metric, get_metric, shown_in
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
 from metric_oracle.progress import Progress
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_queries, counted_entry, section_entry
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite

@@ -21,8 +21,8 @@ from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
-from metric_oracle.metrics import Metric
 from metric_oracle.progress import Advance
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.result_table import layout, listed, strings

@@ -18,9 +18,10 @@ from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import ShardSet, open_index
-from metric_oracle.metrics import Metric, check_searched, get_metric
+from metric_oracle.metrics import check_searched, get_metric
 from metric_oracle.progress import Progress, counter
 from metric_oracle.reading import Queries, loaded
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import weighed

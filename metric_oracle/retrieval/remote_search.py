@@ -17,8 +17,8 @@ from metric_oracle.errors import IndexFormatError
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index, shard_name
-from metric_oracle.metrics import Metric
 from metric_oracle.progress import Advance
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import BestRows, merge_best

@@ -32,9 +32,10 @@ from metric_oracle.files import package_version
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import open_index
-from metric_oracle.metrics import Metric, get_metric
+from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Progress, silent
 from metric_oracle.reading import Queries, attached, loaded
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.merge import BestRows

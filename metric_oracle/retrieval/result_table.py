@@ -16,7 +16,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import most_frequent
 from metric_oracle.indexes.store import take_strings, to_arrow, to_numpy
 from metric_oracle.kernels.contract import Answers
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.exclusion import ResultLists
 from metric_oracle.retrieval.merge import BestRows

@@ -16,8 +16,9 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened
-from metric_oracle.metrics import REPRESENTATIONS, Metric, get_metric
+from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.reading import MODELS
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_counted
 from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
@@ -218,7 +219,7 @@ class Scorer:
         check_options(given, (*ARGUMENTS, *MODELS, "encoder"))
         encoder = given.get("encoder")
         record = get_metric(metric)
-        if not record.terms and REPRESENTATIONS[record.representation].counts_queries:
+        if not record.terms and record.reads.counts_queries:
             instead = (
                 f"cider-d:corpus with {option('index', 'INDEX')}"
                 if record.kernel == "cider_d"

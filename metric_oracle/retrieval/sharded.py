@@ -14,7 +14,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.documents import Documents, Encoded
 from metric_oracle.kernels.contract import Kernel
-from metric_oracle.metrics import Metric
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel
 
 

@@ -25,9 +25,10 @@ from metric_oracle.findings.results import Results, read_results
 from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import opened
-from metric_oracle.metrics import Metric, get_metric
+from metric_oracle.metrics import get_metric
 from metric_oracle.progress import Advance, Progress, counter, say
 from metric_oracle.reading import Queries, loaded
+from metric_oracle.records import Metric
 from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.composite.representation import representation_of

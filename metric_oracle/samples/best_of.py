@@ -34,9 +34,9 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signed
 from metric_oracle.indexes.shards import opened, section_of
-from metric_oracle.metrics import Metric
 from metric_oracle.progress import Progress, say, silent
 from metric_oracle.reading import attached, read_joined
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.scoring import join_ids, load_sides, own_sources, shared_models

@@ -17,7 +17,8 @@ from metric_oracle.declared import Flag, Uses
 from metric_oracle.errors import InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
-from metric_oracle.metrics import REPRESENTATIONS, Metric, check_searched, get_metric, names_of
+from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric, names_of
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.groups import score_groups
 from metric_oracle.retrieval.options import SearchOptions
@@ -75,7 +76,7 @@ def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counte
         raise InputError("metrics", "must be at least one", "none", "Name one.")
     for record in records:
         check_searched(record)
-        if not record.terms and REPRESENTATIONS[record.representation].counts_queries:
+        if not record.terms and record.reads.counts_queries:
             raise InputError(
                 "metrics",
                 "must be such that the score of a pair depends on this pair alone",

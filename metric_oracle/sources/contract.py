@@ -14,8 +14,9 @@ import numpy as np
 
 from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import SOURCES, SourceRecord
+from metric_oracle.metrics import SOURCES
 from metric_oracle.progress import Advance
+from metric_oracle.records import SourceRecord
 
 
 def ignore(*values: Any) -> None:
@@ -58,7 +59,7 @@ class Source:
     """A source: data that metrics read in addition to the text, such as graphs, labels or vectors.
 
     A subclass reads them from files and from memory. If a model can compute them, the subclass also opens and runs that
-    model. The record in `metrics.SOURCES` has the names: arguments, nouns, options.
+    model. Its `records.SourceRecord` has the names: arguments, nouns, options.
     """
 
     # File endings that ``oracle annotate`` can write. The function of each gets the output of `run` and the ids of the

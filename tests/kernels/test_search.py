@@ -31,8 +31,9 @@ from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.ngrams import tokenize_rouge
 from metric_oracle.indexes.shard_build import Slice, build_set
-from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, Metric, get_metric
+from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, get_metric
 from metric_oracle.metrics import composite as composite_of
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite

@@ -1,1 +1,32 @@
 """Cosine of the 14 CheXbert labels."""
+
+from metric_oracle.errors import option
+from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
+
+_SOURCE = SourceRecord(
+    "labels",
+    "metric_oracle.sources.labels:CheXbertLabelSource",
+    "labels",
+    "labels",
+    ("chexbert_labels",),
+    f"{option('chexbert_labels', 'FILE')} {option('uncertain', 'positive|negative|blank')}",
+    f"{option('uncertain')} with {option('chexbert_labels')} and {option('predicted_chexbert_labels')}, or "
+    f"with {option('chexbert', 'chexbert.pth')}",
+    made_by="chexbert",
+    settings=("uncertain",),
+)
+LABELS = RepresentationRecord("labels", "metric_oracle.indexes.labels:LabelIndex", _SOURCE)
+_FOURTEEN = RepresentationRecord("agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=(LABELS,))
+_FIVE = RepresentationRecord("agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", parts=(LABELS,))
+_AGREEMENT = "share of equal labels of {}, positive or not, as in FactMM-RAG (Sun et al., arXiv 2407.15268)"
+METRICS = (
+    Metric(
+        "chexbert:labels",
+        LABELS,
+        "chexbert_labels",
+        "cosine of the 14-label vectors, Yu et al., Patterns 2023",
+        shown_in=("score",),
+    ),
+    Metric("chexbert:agreement", _FOURTEEN, "chexbert_labels", _AGREEMENT.format("14"), tool="factmm-rag"),
+    Metric("chexbert:agreement-5", _FIVE, "chexbert_labels", _AGREEMENT.format("5"), tool="factmm-rag"),
+)

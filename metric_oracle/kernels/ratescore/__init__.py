@@ -2,3 +2,33 @@
 
 The models that find and encode entities run elsewhere, before.
 """
+
+from metric_oracle.errors import option
+from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
+
+_SOURCE = SourceRecord(
+    "entities",
+    "metric_oracle.sources.entities:EntitySource",
+    "entities",
+    "entities",
+    ("entities",),
+    option("entities", "FILE"),
+    f"{option('entities')} and {option('predicted_entities')} with files, or "
+    f"{option('entities', 'FOLDER')} (RaTE-NER's) for both",
+    model="the folder of the model RaTE-NER",
+    model_arguments=("entity_encoder",),
+)
+_ENTITIES = RepresentationRecord("entities", "metric_oracle.indexes.entities:EntityIndex", _SOURCE)
+METRICS = tuple(
+    Metric(
+        "ratescore" if matrix == "long" else f"ratescore:{matrix}",
+        _ENTITIES,
+        "ratescore",
+        f"Zhao et al., EMNLP 2024, as in ratescore 0.6.0 ({matrix} weights), of given entities",
+        {"matrix": matrix},
+        cheap=False,
+        composable=False,
+        tool="ratescore-0.6.0",
+    )
+    for matrix in ("long", "short")
+)

@@ -1,1 +1,27 @@
 """Distance of two sets of sentence vectors; see README.md."""
+
+from metric_oracle.errors import option
+from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
+
+_SOURCE = SourceRecord(
+    "sentences",
+    "metric_oracle.sources.sentences:SentenceSource",
+    "sentence vectors",
+    "sentence vectors",
+    ("sentences",),
+    option("sentences", "FILE"),
+    f"{option('sentences')} and {option('predicted_sentences')}",
+)
+METRICS = (
+    Metric(
+        "sentences",
+        RepresentationRecord("sentences", "metric_oracle.indexes.sentences:SentenceIndex", _SOURCE),
+        "sentences",
+        "cosine Chamfer distance of given sentence vectors, mean of both ways; set distances as in SDR (Gulluk et "
+        "al., arXiv 2606.00440)",
+        higher_is_better=False,
+        cheap=False,
+        composable=False,
+        tool="metric-oracle",
+    ),
+)

@@ -20,7 +20,7 @@ from metric_oracle.kernels.bertscore.cascade import Items
 from metric_oracle.kernels.bertscore.score import F1
 from metric_oracle.kernels.contract import Capabilities, Kernel, read_only
 from metric_oracle.kernels.cosine.cpu import screen_error
-from metric_oracle.metrics import Term
+from metric_oracle.records import Term
 from metric_oracle.retrieval.composite.score import composite, term
 from metric_oracle.retrieval.kernels import load_kernel
 

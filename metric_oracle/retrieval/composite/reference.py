@@ -8,7 +8,7 @@ def score(candidate, reference, *, terms, intercept, load=load_reference):
     """Return the composite of one pair, and the values of its terms by name.
 
     Candidate and reference are dicts from the name of a representation to the document for its plain scorer, `terms`
-    one from the name of a metric to its `metrics.Term`. `load` returns the scorer of a metric.
+    one from the name of a metric to its `records.Term`. `load` returns the scorer of a metric.
     """
     values = {}
     for part, t in terms.items():

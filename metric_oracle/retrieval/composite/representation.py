@@ -12,7 +12,8 @@ from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.documents import Documents, Encoded, group_rows
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
-from metric_oracle.metrics import REPRESENTATIONS, Metric
+from metric_oracle.metrics import REPRESENTATIONS
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.sharded import ShardedIndex
 
 _JOINED: WeakKeyDictionary[Index, dict[tuple[bool, tuple[str, ...]], Any]] = WeakKeyDictionary()
@@ -46,7 +47,7 @@ def is_joined(index: Index, metric: Metric) -> bool:
     CheXbert's label vectors are: they are few, and every shard has most of them.
     """
     is_single = isinstance(index, ShardSet) and not metric.terms
-    return is_single and hasattr(REPRESENTATIONS[metric.representation].load_class(), "of_shards")
+    return is_single and hasattr(metric.reads.load_class(), "of_shards")
 
 
 class CompositeCorpus(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.errors import InputError, as_called, option
-from metric_oracle.metrics import COMPOSITE, Metric, composite, get_metric
+from metric_oracle.metrics import composite, get_metric
+from metric_oracle.records import COMPOSITE, Metric
 from metric_oracle.sealed import SIGNATURE, opened
 
 FORMAT, VERSION = "metric-oracle composite", 1

@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isfinite
-from types import MappingProxyType
 from typing import Any
 
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import COMPOSITE, Metric, Term, check_searched, get_metric
+from metric_oracle.metrics import check_searched, get_metric
+from metric_oracle.records import Metric, Term, joined
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
@@ -80,11 +80,11 @@ def conditioned(ordered: Sequence[Metric], conditions: Sequence[tuple[str, str, 
     return replace(
         ordered[0],
         name="+".join(names),
-        representation=COMPOSITE,
+        reads=joined([*terms.values()]),
         kernel=JOINT,
         citation="sum of the scores of its metrics" if is_sum else ordered[0].citation,
         tool="" if is_sum else ordered[0].tool,
-        options=MappingProxyType(options),
+        options=options,
         fallback=False,
         cheap=False,
         composable=False,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from metric_oracle.metrics import Metric, Term
+from metric_oracle.records import Metric, Term
 from metric_oracle.retrieval.joint.conditions import listed
 from metric_oracle.retrieval.kernels import load_reference
 
@@ -20,7 +20,7 @@ def score(
     """Return the sum of a pair's scores under `ordered`, and by name those of a sum's and of the conditions' metrics.
 
     Candidate and reference are dicts from the name of a representation to the document for the plain scorers of its
-    metrics, `terms` one from the name of a metric to its `metrics.Term`. `load` returns the scorer of a metric.
+    metrics, `terms` one from the name of a metric to its `records.Term`. `load` returns the scorer of a metric.
     """
     values = {}
     for name, term in terms.items():

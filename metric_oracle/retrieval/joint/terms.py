@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.kernels.contract import Kernel
-from metric_oracle.metrics import Term
+from metric_oracle.records import Term
 from metric_oracle.retrieval.kernels import load_kernel
 
 
