@@ -1,25 +1,101 @@
-"""The data of a page about one test report: its candidates, grouped by text, with scores, evidence and error counts."""
+"""One test report: its candidates, grouped by text, with scores, evidence and error counts; samples; copies."""
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+
+from metric_oracle.copies.overlap import HUMAN
+from metric_oracle.explorer.addresses import ROWS, Address, choose, link
 from metric_oracle.explorer.cases import Candidate, Cases
 from metric_oracle.explorer.evidence import WHOLE, Evidence, Segment, step_of
-from metric_oracle.explorer.exhibits import DIFF, exhibit, opposites
+from metric_oracle.explorer.exhibits import DIFF, exhibit, kinds_of, opposites
+from metric_oracle.explorer.images import Images
 from metric_oracle.explorer.rated_cases import Counted, plain_text
+from metric_oracle.explorer.scores import cross_scores
 from metric_oracle.raters.names import candidate_name, category_title, rater_name
+from metric_oracle.web.render import templates
 
 _LETTER = re.compile(r"\w")
 
 
-def groups(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cross: bool = True) -> list[dict[str, Any]]:
-    """Return the candidates of all files for test report `q` at a rank from 1, and the rated ones, grouped by text.
+def details(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cross: bool = True) -> dict[str, Any]:
+    """Return what pages, downloads and the report have of test report `q`, with its candidates at a rank from 1.
 
-    Each group is what a page shows of one text. `kind` is the metric whose evidence it has, or "diff"; by default these
-    are the metrics that chose the candidate. With `cross`, reports of the corpus are scored under every metric that
-    index and queries allow.
+    The candidates of all files and the rated ones are grouped by text. `kind` is the metric whose evidence they have,
+    or "diff"; by default these are the metrics that chose them. With `cross`, reports of the corpus are scored under
+    every metric that index and queries allow.
     """
+    study, reference = cases.ids[q], cases.reference(q)
+    shown: dict[str, Any] = {"query_id": study, "rank": rank, "reference": reference}
+    if cases.sampled is not None:
+        samples = cases.sampled.of(study, reference, [column.metric for column in cases.columns])
+        shown |= {"samples": samples} if samples else {}
+    if cases.copied is not None:
+        texts = {HUMAN: reference}
+        for candidate in cases.candidates(q):
+            if candidate.row < 0:
+                texts |= {cases.columns[c].system: candidate.text for c in candidate.columns}
+        copies = cases.copied.of(study, texts, cases.index)
+        shown |= {"copies": copies} if copies else {}
+    return {**shown, "candidates": _candidates(cases, q, rank, kind, cross)}
+
+
+def case(cases: Cases, q: int, address: Address, images: Images | None = None) -> dict[str, Any]:
+    """Return the page of test report `q`, with links to those before and after it in the order of an address."""
+    kinds = kinds_of(cases)
+    show, rank, pick = (
+        address.integer(name, most) for name, most in (("show", len(kinds) - 1), ("rank", 1 << 60), ("pick", 1 << 60))
+    )
+    rank = max(1, rank or 1)
+    kind = None if show is None else kinds[show]
+    shown = details(cases, q, rank, kind)
+    known = [one for one in shown["candidates"] if has_report(one)]
+    unknown = [one for one in shown["candidates"] if not has_report(one)]
+    order = choose(cases, address.chosen)["q"].to_list()
+    at = order.index(q) if q in order else None
+    kept = {**address.filters, **{name: address.given[name] for name in ("show", "rank") if name in address.given}}
+    here = partial(link, f"/case/{q}", kept)
+    keys = [DIFF[0] if name == DIFF else str(i + 1) if i < 9 else "" for i, name in enumerate(kinds)]
+    titles = ["plain words" if name == DIFF else name for name in kinds]
+    choices = [("each by its own metric", "0", None), *zip(titles, keys, range(len(kinds)), strict=True)]
+
+    def image(study: str, which: str = "") -> str:
+        is_there = images is not None and images.of(study) is not None
+        return f"/case/{q}/image{which}" if is_there else ""
+
+    return {
+        "samples": [],
+        "copies": [],
+        **shown,
+        "groups": known,
+        "unread": unknown,
+        "unread_metrics": list(dict.fromkeys(name for one in unknown for name in one["scores"])),
+        "image": image(shown["query_id"]),
+        "images": [image(one["candidate_id"], f"/{one['file']}/{rank}") if one["row"] >= 0 else "" for one in known],
+        "picked": min(max(1 if pick is None else pick, 1), len(known)),
+        "pick_links": [here(pick=i + 1) for i in range(len(known))],
+        "kinds": [
+            {"title": title, "key": key, "link": here(show=i), "is_shown": i == show} for title, key, i in choices
+        ],
+        "ranks": [{"rank": r, "link": here(rank=r)} for r in range(1, min(cases.ranks(q), 20) + 1)],
+        "at": "" if at is None else f"{at + 1:,} of {len(order):,}",
+        "previous": link(f"/case/{order[at - 1]}", kept) if at else "",
+        "next": link(f"/case/{order[at + 1]}", kept) if at is not None and at + 1 < len(order) else "",
+        "back": link("/cases", address.filters, page=None if at is None else at // ROWS + 1),
+        "json_link": link(f"/case/{q}.json", {"rank": str(rank)}),
+    }
+
+
+def has_report(candidate: dict[str, Any]) -> bool:
+    """Return whether a candidate of `details` has a text or a corpus row, or scores only."""
+    return candidate["text"] is not None or candidate["row"] >= 0
+
+
+def _candidates(cases: Cases, q: int, rank: int, kind: str | None, cross: bool) -> list[dict[str, Any]]:
+    """Return the candidates of `details`."""
     together: dict[Any, list[Candidate]] = {}
     for candidate in cases.candidates(q, rank):
         key: Any = candidate.text if candidate.text is not None else (candidate.row, candidate.file)
@@ -31,25 +107,16 @@ def groups(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cros
         together.setdefault(key, [])
         rated.setdefault(key, []).append(counted)
     rows = list(dict.fromkeys(c.row for group in together.values() for c in group if c.row >= 0))
-    scores = cases.cross_scores(q, rows) if cross else {}
-    return [_group(cases, q, group, scores, kind, rated.get(key, [])) for key, group in together.items()]
+    scores = cross_scores(cases, q, rows) if cross else {}
+    return [_candidate(cases, q, group, scores, kind, rated.get(key, [])) for key, group in together.items()]
 
 
-def without_reports(shown: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Split the groups of `groups` into those with a text or a corpus row, and those with scores only."""
-    is_known = [group["text"] is not None or group["row"] >= 0 for group in shown]
-    return (
-        [group for group, known in zip(shown, is_known, strict=True) if known],
-        [group for group, known in zip(shown, is_known, strict=True) if not known],
-    )
-
-
-def _group(
+def _candidate(
     cases: Cases, q: int, group: Sequence[Candidate], scores: dict[int, Any], kind: str | None, rated: list[Counted]
 ) -> dict[str, Any]:
-    """Return what the page shows of candidates and rated candidates for test report `q` that have the same text.
+    """Return what is shown of candidates and rated candidates for test report `q` that have the same text.
 
-    `scores` are by corpus row, as `Cases.cross_scores` returns them; `kind` is that of `groups`.
+    `scores` are by corpus row, as `cross_scores` returns them; `kind` is that of `details`.
     """
     columns = cases.columns
     row = next((candidate.row for candidate in group if candidate.row >= 0), -1)
@@ -62,37 +129,35 @@ def _group(
     own = [*searched, *(columns[c].metric for one in group if one.score is None for c in one.columns)]
     names = list(dict.fromkeys(columns[one.columns[0]].system for one in group))
     names_of_rated = [f"{candidate_name(counted.name)}, as rated" for counted in rated]
-    evidence = [(kind, exhibit(cases, q, text, row, kind))] if kind else _evidence_of_files(cases, q, text, row, own)
+    evidence = {kind: exhibit(cases, q, text, row, kind)} if kind else _evidence_of_files(cases, q, text, row, own)
     contradicting = opposites(cases, q, row, text)
+    all_scores = {**scores.get(row, {}), **from_files}
     return {
         "names": names or names_of_rated,
         "row": row,
-        "file": None if first is None else first.file,
         "candidate_id": "" if first is None else first.candidate_id,
         "text": text,
         "ties": [f"{columns[c.columns[0]].metric}: {c.n_ties:,} rows tie" for c in group if c.n_ties > 1],
+        "scores": {name: None if value is None or np.isnan(value) else value for name, value in all_scores.items()},
+        **shown_evidence(cases.reference(q), text, {name: contradicting.mark(one) for name, one in evidence.items()}),
+        "rated": [_counts(cases, counted) for counted in rated],
+        "chosen_by": [name for name in all_scores if name in own],
+        "file": None if first is None else first.file,
         "is_fallback": any(candidate.is_fallback for candidate in group),
         "is_exact": all(candidate.is_exact for candidate in group),
-        "scores": [(name, value, name in own) for name, value in {**scores.get(row, {}), **from_files}.items()],
-        **display(cases.reference(q), text, [(name, contradicting.mark(one)) for name, one in evidence]),
         "opposites": contradicting.known,
-        "rated": [_counts(cases, counted) for counted in rated],
     }
 
 
-def display(reference: str | None, text: str | None, evidence: list[tuple[str, Evidence | str]]) -> dict[str, Any]:
-    """Return what a page shows of the evidence of a pair, a list of metrics with their evidence or why there is none.
+def shown_evidence(reference: str | None, text: str | None, evidence: dict[str, Evidence | str]) -> dict[str, Any]:
+    """Return what is shown of the evidence of a pair, which is by metric, each with its evidence or why there is none.
 
-    The dict has `evidence` as passed; `is_same`, whether both texts are identical; and `marks` of the first metric with
-    marked words: its name, its colour scale and the phrases of both sides; None if nothing is marked or `is_same`.
+    The dict has `evidence` as passed; `is_same`, whether both texts are identical; and `marks`, the first metric that
+    marks words, whose marks the texts have. It is empty if nothing is marked or `is_same`.
     """
     is_same = text is not None and text == reference
-    marks = None
-    for name, one in () if is_same else evidence:
-        if marks is None and not isinstance(one, str) and (one.candidate or one.reference):
-            sides = {"reference": phrases(one.reference, one.scale), "candidate": phrases(one.candidate, one.scale)}
-            marks = {"metric": name, "scale": one.scale, **sides}
-    return {"evidence": evidence, "is_same": is_same, "marks": marks}
+    marking = [name for name, one in evidence.items() if not isinstance(one, str) and (one.candidate or one.reference)]
+    return {"evidence": evidence, "is_same": is_same, "marks": "" if is_same else "".join(marking[:1])}
 
 
 def phrases(side: Sequence[Segment], scale: Sequence[float] = ()) -> list[dict[str, Any]]:
@@ -121,14 +186,15 @@ def phrases(side: Sequence[Segment], scale: Sequence[float] = ()) -> list[dict[s
     return merged
 
 
-def _evidence_of_files(
-    cases: Cases, q: int, text: str | None, row: int, chosen_by: Iterable[str]
-) -> list[tuple[str, Any]]:
+templates.globals["phrases"] = phrases
+
+
+def _evidence_of_files(cases: Cases, q: int, text: str | None, row: int, chosen_by: Iterable[str]) -> dict[str, Any]:
     """Return the metrics among `chosen_by` that have evidence for a candidate, with it; or else a diff of the words."""
     names = [name for name in dict.fromkeys(chosen_by) if cases.record(name) is not None]
-    exhibits = [(name, exhibit(cases, q, text, row, name)) for name in names]
-    shown = [(name, evidence) for name, evidence in exhibits if not isinstance(evidence, str)]
-    return shown or [(DIFF, exhibit(cases, q, text, row, DIFF))]
+    exhibits = {name: exhibit(cases, q, text, row, name) for name in names}
+    shown = {name: evidence for name, evidence in exhibits.items() if not isinstance(evidence, str)}
+    return shown or {DIFF: exhibit(cases, q, text, row, DIFF)}
 
 
 def _counts(cases: Cases, counted: Counted) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Test reports joined with the scores and candidates of result files; sorting and filtering for the explorer.
+"""Test reports joined with the scores and candidates of result files, for the explorer.
 
 A file of `retrieve` or of a baseline gives one column of scores, with candidates. A file of `score` gives one column
 per metric, with the candidate's text if it has one. A file of `baseline expectation` gives one column of means. A value
 is NaN if the file lacks the report. This module knows nothing about pages.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,10 +13,10 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from metric_oracle.copies.overlap import HUMAN
+from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
@@ -26,11 +26,10 @@ from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.sampled_cases import SampledCases
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.indexes.index import Index
-from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
+from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.records import COMPOSITE, Metric
 from metric_oracle.retrieval.composite.weights import metric_of
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
-from metric_oracle.retrieval.pair_scores import score_rows
 from metric_oracle.retrieval.search import digest
 from metric_oracle.tables.systems import (
     CHANCE,
@@ -97,31 +96,6 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Filters and order of the test reports on a page."""
-
-    # Position of the column to sort by. None sorts by disagreement: the number of different reports that the oracles
-    # chose, then how few words these reports share.
-    sort: int | None = None
-    minus: int | None = None  # sort by how much better this column is than the column `sort`, the worst first
-    is_file_order: bool = False  # keep the order of the files
-    is_reversed: bool = False  # reverse the order
-    only_fallback: bool = False  # show only test reports for which a best candidate is a fallback
-    only_inexact: bool = False  # show only test reports for which a best candidate is not proven to be the best
-    only_rated: bool = False  # show only test reports with a candidate that radiologists rated
-    ties_over: int | None = None  # show only test reports for which more corpus rows than this share a best score
-    column: int | None = None  # show only test reports whose value in this column is from `low` to `high`
-    low: float | None = None  # None for no limit
-    high: float | None = None  # None for no limit
-    words: str = ""  # show only test reports that have this string, or for which a best candidate has it, in any case
-    label: int | None = None  # show only test reports for which this CheXbert label is positive
-    # Position in `Cases.metric_names` of the metric whose scores the list shows. None for all metrics if they fit, or
-    # else that of `sort`.
-    under: int | None = None
-    is_every_column: bool = False  # show the scores of all systems under all metrics
-
-
-@dataclass(frozen=True)
 class JoinedFile:
     """A result file, with the rows of each test report in it."""
 
@@ -173,10 +147,29 @@ class Cases:
         """Return the position in `queries` of test report `q`, None if it is not there."""
         return self._position.get(self.ids[q])
 
+    @property
+    def _shown(self) -> list[int]:
+        """Positions of the files with scores of their own, which are shown."""
+        return [s for s, file in enumerate(self.joined) if file.columns]
+
     def candidates(self, q: int, rank: int = 1) -> list[Candidate]:
         """Return each file's candidate for test report `q` at a rank; for random retrieval the rank is the draw."""
-        shown = [s for s, file in enumerate(self.joined) if file.columns]
-        return [candidate for s in shown if (candidate := self.candidate_of(s, q, rank)) is not None]
+        return [candidate for s in self._shown if (candidate := self.candidate_of(s, q, rank)) is not None]
+
+    def of_best(self, s: int, name: str) -> pa.ChunkedArray:
+        """Return a column of file `s` of `joined` at each test report's best candidate, null where it has none."""
+        file = self.joined[s]
+        return file.table[name].take(pa.array(file.first, mask=file.first < 0))
+
+    def best_texts(self, s: int) -> list[str | None]:
+        """Return the text of each test report's best candidate in file `s` of `joined`, None if it is not known."""
+        if "text" in self.joined[s].table.column_names:
+            return self.of_best(s, "text").to_pylist()
+        texts = np.full(len(self.ids), None, object)
+        rows = self.of_best(s, "row").fill_null(-1).to_numpy()
+        if self.index is not None:
+            texts[rows >= 0] = self.index.take("text", rows[rows >= 0]).to_pylist()
+        return texts.tolist()
 
     def ranks(self, q: int) -> int:
         """Return the largest number of candidates that any file has for test report `q`."""
@@ -204,187 +197,27 @@ class Cases:
         return Candidate(s, columns, rank, row, named[0], named[1], text, *named[2:])
 
     @cached_property
-    def ties(self) -> np.ndarray:
-        """Number of corpus rows that share the best score, int64[columns, Q]; 0 if there is no candidate."""
-        return self._value_of_best("n_ties", np.int64)
+    def frame(self) -> pl.DataFrame:
+        """What sorting and filtering read: a row for each test report, with its position `q`.
 
-    @cached_property
-    def is_fallback(self) -> np.ndarray:
-        """Whether the best candidate of each column is a fallback, bool[columns, Q]."""
-        return self._value_of_best("fallback", bool)
-
-    @cached_property
-    def is_inexact(self) -> np.ndarray:
-        """Whether the best candidate of each column is not proven to be the best, bool[columns, Q]."""
-        return self._value_of_best("exact", bool, absent=True) == False  # noqa: E712
-
-    def _value_of_best(self, name: str, kind: Any, absent: Any = 0) -> np.ndarray:
-        values_of_best = np.full((len(self.columns), len(self.ids)), absent, kind)
-        for file in self.joined:
-            if name in file.table.column_names:
-                values = file.table[name].to_numpy()
-                values_of_best[list(file.columns)] = np.where(file.first >= 0, values[file.first], absent)
-        return values_of_best
-
-    @cached_property
-    def _of_oracles(self) -> tuple[np.ndarray, list[Any]]:
-        """Number of the text that each oracle chose, int64[oracles, Q], -1 for none; and the texts, or rows if unknown.
-
-        Equal texts have one number.
+        The scores have the names of `columns`, and are null where a file has none. Of the best candidates of all files
+        it has the most `ties`, and whether one is a `fallback` or `inexact`; and whether a candidate is `rated`, how
+        many different reports the oracles chose (`differ`) and their `distance`, and whether each CheXbert label is
+        positive, by its name, if the test reports have labels.
         """
-        number: dict[Any, int] = {}
-        chosen = []
-        for file in self.joined:
-            if "row" in file.table.column_names and file.signature.get("baseline") is None and file.columns:
-                has_report = file.first >= 0
-                best = file.table.take(pa.array(file.first[has_report]))
-                if "text" in best.column_names:
-                    texts = best["text"].to_pylist()
-                elif self.index is not None:
-                    texts = self.index.take("text", best["row"].to_numpy()).to_pylist()
-                else:
-                    texts = best["row"].to_pylist()
-                numbers = np.full(len(self.ids), -1, np.int64)
-                numbers[has_report] = [number.setdefault(text, len(number)) for text in texts]
-                chosen.append(numbers)
-        return np.array(chosen, np.int64).reshape(len(chosen), len(self.ids)), list(number)
-
-    @cached_property
-    def disagreement(self) -> np.ndarray:
-        """Number of different reports that the oracles chose for each test report, int64[Q]; equal texts count once."""
-        numbers = np.sort(self._of_oracles[0], axis=0)
-        return ((numbers[1:] != numbers[:-1]).sum(axis=0) + 1) if len(numbers) else np.zeros(len(self.ids), np.int64)
-
-    @cached_property
-    def distance(self) -> np.ndarray:
-        """Mean disagreement of the oracles in words, float64[Q]: 0 if they chose equal texts, 1 if no word is common.
-
-        For two texts it is the share of their words that only one of them has; the mean is over all pairs of different
-        texts that oracles chose for a test report.
-        """
-        numbers, texts = self._of_oracles
-        words = [frozenset(text.lower().split()) if isinstance(text, str) else frozenset() for text in texts]
-        means = np.zeros(len(self.ids))
-        for q in np.flatnonzero(self.disagreement > 1):
-            pairs = [(words[a], words[b]) for a, b in combinations(sorted(set(numbers[:, q].tolist()) - {-1}), 2)]
-            shares = [1 - len(a & b) / len(a | b) for a, b in pairs if a | b]
-            means[q] = sum(shares) / len(shares) if shares else 0
-        return means
-
-    @cached_property
-    def is_rated(self) -> np.ndarray:
-        """Whether radiologists rated a candidate for each test report, bool[Q]."""
-        return np.zeros(len(self.ids), bool) if self.rated is None else self.rated.has(self.ids)
-
-    @cached_property
-    def positive(self) -> np.ndarray | None:
-        """Whether each CheXbert label of each test report is positive, bool[14, Q]; None if `queries` has no labels."""
-        labels = None if self.queries is None else self.queries.attached.get("labels")
-        if labels is None:
-            return None
-        classes, of_row = labels.both
-        is_positive = np.zeros((classes.shape[1], len(self.ids)), bool)
-        for q, key in enumerate(self.ids):
-            row = of_row[self._position[key]] if key in self._position else -1
-            if row >= 0:
-                is_positive[:, q] = classes[row] == 1
-        return is_positive
-
-    def prepare(self) -> None:
-        """Compute the cached arrays that sorting and filtering read."""
-        for name in ("ties", "is_fallback", "is_inexact", "disagreement", "distance", "is_rated", "positive"):
-            getattr(self, name)
-
-    def choose(self, chosen: Chosen) -> np.ndarray:
-        """Return the positions of the test reports to show, in order: int64[n]."""
-        is_shown = np.ones(len(self.ids), bool)
-        if chosen.only_fallback:
-            is_shown &= self.is_fallback.any(axis=0)
-        if chosen.only_inexact:
-            is_shown &= self.is_inexact.any(axis=0)
-        if chosen.only_rated:
-            is_shown &= self.is_rated
-        if chosen.ties_over is not None:
-            is_shown &= (self.ties > chosen.ties_over).any(axis=0)
-        if chosen.column is not None:
-            values = self.columns[chosen.column].values
-            is_shown &= (values >= (-np.inf if chosen.low is None else chosen.low)) & (
-                values <= (np.inf if chosen.high is None else chosen.high)
-            )
-        if chosen.words:
-            is_shown &= self._contains(chosen.words)
-        if chosen.label is not None and self.positive is not None:
-            is_shown &= self.positive[chosen.label]
-        keys = np.arange(len(self.ids), dtype=float)
-        if chosen.is_file_order:
-            pass
-        elif chosen.sort is None:
-            keys = -(self.disagreement + 0.5 * self.distance)
-        elif chosen.minus is not None:
-            of_oracle = self.columns[chosen.sort]
-            better = self.columns[chosen.minus].values - of_oracle.values
-            keys = better if of_oracle.is_higher_better else -better
-        else:
-            column = self.columns[chosen.sort]
-            keys = -column.values if column.is_higher_better else column.values
-        # The sort is stable: equal keys keep the order of the files. NaN comes last in both directions.
-        order = np.argsort(-keys if chosen.is_reversed else keys, kind="stable")
-        return order[is_shown[order]]
-
-    def _contains(self, words: str) -> np.ndarray:
-        """Return, for each test report, whether its text or that of a file's best candidate contains `words`: bool[Q].
-
-        The string is searched as a whole, ignoring case.
-        """
-        contains = np.zeros(len(self.ids), bool)
-        if self.queries is not None:
-            folded = words.casefold()
-            has_them = np.array([folded in text.casefold() for text in self.queries.texts], bool)
-            positions = [
-                (q, position) for q, key in enumerate(self.ids) if (position := self._position.get(key)) is not None
-            ]
-            for q, position in positions:
-                contains[q] = has_them[position]
-        for file in self.joined:
-            has_report = file.first >= 0
-            for name in {"text", "reference", "prediction"} & set(file.table.column_names):
-                texts = file.table[name].take(pa.array(file.first[has_report]))
-                matched = pc.match_substring(texts, words, ignore_case=True)
-                contains[has_report] |= pc.fill_null(matched, False).to_numpy()
-        return contains
-
-    def cross_scores(self, q: int, rows: Sequence[int]) -> dict[int, dict[str, float | None]]:
-        """Return the scores of corpus rows with test report `q`: row -> metric of `metrics` -> score or None.
-
-        The dict is empty without the index or the test report's text. BERTScore is computed without idf weights.
-        """
-        position = self.query(q)
-        if self.index is None or self.queries is None or position is None or not rows:
-            return {}
-        names = self.metrics
-        batch = self.queries.take(np.full(len(rows), position))
-        scores = score_rows(self.index, batch, list(rows), names, system="pages").table
-        return {row: {name: scores[name][i].as_py() for name in names} for i, row in enumerate(rows)}
-
-    @cached_property
-    def metrics(self) -> list[str]:
-        """Metrics under which any corpus row can be scored: the defaults of `score`, and the metrics of the files."""
-        if self.index is None or self.queries is None:
-            return []
-        attached = self.queries.attached
-        usual = {column.metric for column in self.columns} | {
-            name for name, record in METRICS.items() if "score" in record.shown_in
-        }
-        composite = self.record(COMPOSITE)
-        usual |= set() if composite is None else set(composite.terms)
-        weighted = any(signature.get("idf") not in (None, "off") for signature in self.signatures)
-        return [
-            name
-            for name in self.index.metrics
-            if name in usual
-            and all(REPRESENTATIONS[kind].is_of_texts or kind in attached for kind in METRICS[name].representations)
-            and not (weighted and "bertscore" in METRICS[name].representations)
-        ]
+        ties, fallback, exact = (
+            [pl.Series(self.of_best(s, name)) for s in self._shown if name in self.joined[s].table.column_names]
+            for name in ("n_ties", "fallback", "exact")
+        )
+        differ, distance = _disagreement(*_of_oracles(self))
+        scores = {column.name: pl.Series(column.values, nan_to_null=True) for column in self.columns}
+        rated = np.zeros(len(self.ids), bool) if self.rated is None else self.rated.has(self.ids)
+        known = {"differ": differ, "distance": distance, "rated": rated, **_positive_labels(self)}
+        return pl.DataFrame({"q": np.arange(len(self.ids)), **scores, **known}).with_columns(
+            ties=pl.max_horizontal(pl.lit(0), *ties),
+            fallback=pl.any_horizontal(pl.lit(False), *(one.fill_null(False) for one in fallback)),
+            inexact=pl.any_horizontal(pl.lit(False), *(~one.fill_null(True) for one in exact)),
+        )
 
     def record(self, name: str) -> Metric | None:
         """Return the registry's record of a metric of the files, None if the metric is unknown.
@@ -396,28 +229,50 @@ class Cases:
         signatures = [signature for signature in self.signatures if signature.get("metric") == COMPOSITE]
         return get_metric(metric_of(signatures[0])) if signatures else None
 
-    def samples_of(self, q: int) -> dict[str, Any] | None:
-        """Return the samples of test report `q`, None if there are none; see `SampledCases.of`."""
-        if self.sampled is None:
-            return None
-        return self.sampled.of(self.ids[q], self.reference(q), [column.metric for column in self.columns])
 
-    def copies_of(self, q: int) -> list[dict[str, Any]]:
-        """Return what each set's report for test report `q` shares with training reports; see `CopiedCases.of`."""
-        if self.copied is None:
-            return []
-        texts = {HUMAN: self.reference(q)}
-        for candidate in self.candidates(q):
-            if candidate.row < 0:
-                texts |= {self.columns[c].system: candidate.text for c in candidate.columns}
-        return self.copied.of(self.ids[q], texts, self.index)
+def _of_oracles(cases: Cases) -> tuple[np.ndarray, list[Any]]:
+    """Return the number of the text that each oracle chose, int64[oracles, Q], -1 for none; and the texts.
 
-    def systems(self) -> Iterator[tuple[int, int | None]]:
-        """Yield the position of each column and that of its metric's oracle, None for the oracle itself, or if none."""
-        oracles = {column.metric: i for i, column in enumerate(self.columns) if column.role == ORACLE}
-        for i, column in enumerate(self.columns):
-            oracle = oracles.get(column.metric)
-            yield i, None if oracle == i else oracle
+    Equal texts have one number. Where texts are not known, they are the corpus rows.
+    """
+    number: dict[Any, int] = {None: -1}
+    chosen = []
+    for s, file in enumerate(cases.joined):
+        if "row" in file.table.column_names and file.signature.get("baseline") is None and file.columns:
+            is_known = "text" in file.table.column_names or cases.index is not None
+            texts = cases.best_texts(s) if is_known else cases.of_best(s, "row").to_pylist()
+            chosen.append([number.setdefault(text, len(number) - 1) for text in texts])
+    return np.array(chosen, np.int64).reshape(len(chosen), len(cases.ids)), list(number)[1:]
+
+
+def _disagreement(numbers: np.ndarray, texts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many different reports oracles chose for each test report, int64[Q], and how different: float64[Q].
+
+    The arguments are as `_of_oracles` returns them. Of two texts the difference is the share of their words that only
+    one of them has; it is the mean over all pairs of different texts, 0 if there are none.
+    """
+    ordered = np.sort(numbers, axis=0)
+    differ = (ordered[1:] != ordered[:-1]).sum(axis=0) + 1 if len(numbers) else np.zeros(numbers.shape[1], np.int64)
+    words = [frozenset(text.lower().split()) if isinstance(text, str) else frozenset() for text in texts]
+    distance = np.zeros(numbers.shape[1])
+    for q in np.flatnonzero(differ > 1):
+        pairs = [(words[a], words[b]) for a, b in combinations(sorted({*numbers[:, q].tolist()} - {-1}), 2)]
+        shares = [1 - len(a & b) / len(a | b) for a, b in pairs if a | b]
+        distance[q] = sum(shares) / len(shares) if shares else 0
+    return differ, distance
+
+
+def _positive_labels(cases: Cases) -> dict[str, np.ndarray]:
+    """Return whether each CheXbert label is positive, by its name, bool[Q]; nothing if there are no labels."""
+    labels = None if cases.queries is None else cases.queries.attached.get("labels")
+    if labels is None:
+        return {}
+    classes, of_row = labels.both
+    rows = np.array([-1 if (at := cases.query(q)) is None else of_row[at] for q in range(len(cases.ids))], np.int64)
+    is_positive = (
+        (classes == 1)[rows] & (rows >= 0)[:, None] if len(classes) else np.zeros((len(rows), len(LABELS)), bool)
+    )
+    return dict(zip(LABELS, is_positive.T, strict=True))
 
 
 def read_cases(

@@ -142,7 +142,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
         "run_row": row["run_row"],
         "nearest_id": row["candidate_id"],
         "nearest_row": row["row"],
-        "scores": [(name, row[name]) for name in NEAR],
+        "scores": {name: row[name] for name in NEAR},
         "new": row[_NEW],
         "is_copy": row["copy"],
         "same": same,

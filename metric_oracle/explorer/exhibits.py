@@ -12,6 +12,7 @@ from metric_oracle.explorer import evidence
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.evidence import Evidence
 from metric_oracle.explorer.opposites import Opposite, mark, of_graphs, places_of_graphs, places_of_labels
+from metric_oracle.explorer.scores import cross_scores
 from metric_oracle.indexes.ngrams import Span
 from metric_oracle.indexes.radgraph import FAMILIES, Graph, spell_graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
@@ -67,7 +68,7 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
         return f"{name} is shown for rows of the corpus, if the page is made with the index and the test reports."
     attached = cases.queries.attached
     if metric.terms:
-        values = cases.cross_scores(q, [row]).get(row, {})
+        values = cross_scores(cases, q, [row]).get(row, {})
         parts = {part: values.get(part) for part in metric.terms}
         scored = {part: value for part, value in parts.items() if value is not None}
         if len(scored) < len(parts):

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.label_tables import LABELS
@@ -172,21 +171,11 @@ def copies_of(cases: Cases) -> np.ndarray | None:
 
 def oracle_texts(cases: Cases) -> list[tuple[int, list[str | None]]]:
     """Return, for each oracle with reports, its column and the text that it chose for each test report."""
-    chosen = []
-    for i, column in enumerate(cases.columns):
-        file = cases.joined[column.file]
-        if column.role != ORACLE or "row" not in file.table.column_names:
-            continue
-        has_report = file.first >= 0
-        best = file.table.take(pa.array(file.first[has_report]))
-        rows = best["row"].to_numpy()
-        texts = np.full(len(cases.ids), None, object)
-        if "text" in best.column_names:
-            texts[has_report] = best["text"].to_pylist()
-        elif cases.index is not None and (rows >= 0).all():
-            texts[has_report] = cases.index.take("text", rows).to_pylist()
-        chosen.append((i, texts.tolist()))
-    return chosen
+    return [
+        (i, cases.best_texts(column.file))
+        for i, column in enumerate(cases.columns)
+        if column.role == ORACLE and "row" in cases.joined[column.file].table.column_names
+    ]
 
 
 def alone(cases: Cases) -> list[tuple[str, int]]:
@@ -241,7 +230,8 @@ def _disagreement(cases: Cases, chosen: ChosenReports) -> Telling | None:
 
     Among several, choose the one whose chosen reports share the fewest words. `chosen` is that of `oracle_texts`.
     """
-    most = int(cases.disagreement.max(initial=0))
+    differ = cases.frame["differ"].to_numpy()
+    most = int(differ.max(initial=0))
     if most < 2 or len(chosen) < 2:
         return None
 
@@ -249,7 +239,7 @@ def _disagreement(cases: Cases, chosen: ChosenReports) -> Telling | None:
         words = [_words(texts[q]) for _, texts in chosen]
         return len(frozenset.intersection(*words)) / max(1, len(frozenset.union(*words)))
 
-    q = min(np.flatnonzero(cases.disagreement == most).tolist(), key=shared)
+    q = min(np.flatnonzero(differ == most).tolist(), key=shared)
     metrics_of: dict[str | None, list[str]] = {}
     for i, texts in chosen:
         metrics_of.setdefault(texts[q], []).append(_oracle(cases, i, q))

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.explorer.case import groups, without_reports
+from metric_oracle.explorer.case import details, has_report
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.figures import sections
 from metric_oracle.explorer.first_page import copies_of, strips
-from metric_oracle.explorer.first_page_view import SHAPES, places
-from metric_oracle.explorer.rows import informative
+from metric_oracle.explorer.page_views import drawn
+from metric_oracle.explorer.table import informative
 from metric_oracle.files import replacing
 from metric_oracle.findings.signature import short_signature
 from metric_oracle.findings.writing import check_out
@@ -27,7 +27,17 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
     and scores only: no reports, evidence or ids.
     """
     check_out(out, endings=(".html",))
-    rows = [_row(cases, q, text) for q in range(len(cases.ids))]
+    columns = [cases.columns[i] for i in informative(cases)]
+    rows = [
+        {
+            "place": row["q"] + 1,
+            "scores": [row[column.name] for column in columns],
+            "differ": row["differ"] or "",
+            # The id, the text and the candidates are not on the page unless they may be.
+            **(_case(cases, row["q"]) if text else {}),
+        }
+        for row in cases.frame.to_dicts()
+    ]
     script, style = ((STATIC / name).read_text("utf-8") for name in ("report.js", "page.css"))
     figures = sections(cases)
     images = "img-src data:; " if any(section.svg for section in figures) else ""
@@ -35,7 +45,6 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; {images}base-uri 'none'; "
         "form-action 'none'"
     )
-    columns = [cases.columns[i] for i in informative(cases)]
     means = [float(np.nanmean(column.values)) for column in columns]
     page = templates.get_template("report.html").render(
         script=script,
@@ -46,9 +55,8 @@ def write_report(cases: Cases, out: Path, *, text: bool = True) -> None:
         means=means,
         has_text=text,
         signatures=list(map(short_signature, cases.signatures)),
-        strips=[(strip, places(strip)) for strip in strips(cases, copies_of(cases))],
-        shapes=SHAPES,
         sections=figures,
+        **drawn(strips(cases, copies_of(cases))),
     )
     with replacing(out) as temporary:
         # Permissions are set before the text is written, so that no other user can ever read it.
@@ -61,12 +69,7 @@ def _hash(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-def _row(cases: Cases, q: int, text: bool) -> dict[str, Any]:
-    """Return the data of test report `q` on the page; its id, text and candidates only if `text` is true."""
-    scores = [float(cases.columns[i].values[q]) for i in informative(cases)]
-    row: dict[str, Any] = {"place": q + 1, "scores": scores}
-    row["differ"] = int(cases.disagreement[q]) or ""
-    if text:
-        shown, _ = without_reports(groups(cases, q, cross=False))
-        row |= {"id": cases.ids[q], "reference": cases.reference(q), "groups": shown}
-    return row
+def _case(cases: Cases, q: int) -> dict[str, Any]:
+    """Return what the page shows of test report `q`: it leaves out candidates without reports."""
+    shown = details(cases, q, cross=False)
+    return {**shown, "candidates": [one for one in shown["candidates"] if has_report(one)]}

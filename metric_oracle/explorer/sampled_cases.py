@@ -34,42 +34,42 @@ class SampledCases:
                 "Check that the files belong together.",
             )
 
-    def of(self, study: str, reference: str | None, metrics: Sequence[str]) -> dict[str, Any] | None:
-        """Return the samples of the test report with the id `study`, as its page shows them; None if it has none.
+    def of(self, study: str, reference: str | None, metrics: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the samples of the test report with the id `study`; none if there are none.
 
         They are scored with `reference`, its text, under those of `metrics` that read only texts; without a text there
-        are no scores. The dict has `metrics`, those of the scores, `has_logprobs`, and `rows`. A row has a sample's
-        name, its log-probability or None, its text, its scores, each with whether it is the best of this study, and the
-        metrics under which `consensus` chooses it.
+        are no scores. A sample has its name, the metrics under which `consensus` chooses it, its log-probability or
+        None, its text, its scores, and the metrics under which it is the best of this study.
         """
         place = self._position.get(study)
         if place is None:
-            return None
+            return []
         texts, names = self.samples.texts[place], self.samples.names[place]
         logprobs = [None] * len(texts) if self.samples.logprobs is None else self.samples.logprobs[place]
-        scored = [name for name in dict.fromkeys(metrics) if _reads_texts(name)] if reference is not None else []
-        named = [name for name in dict.fromkeys(metrics) if _reads_texts(name)] if len(texts) > 1 else []
+        of_texts = [name for name in dict.fromkeys(metrics) if _reads_texts(name)]
+        named = of_texts if len(texts) > 1 else []
         with catch_warnings():
             simplefilter("ignore")  # what there is to note of the texts was said when their file was read
-            columns = [np.asarray(pairwise(texts, name, [reference]))[:, 0] for name in scored]
+            scored = (
+                {}
+                if reference is None
+                else {name: np.asarray(pairwise(texts, name, [reference]))[:, 0] for name in of_texts}
+            )
             chosen = consensus({study: list(texts)}, named).chosen if named else {}
-        best = [
-            column.max() if METRICS[name].higher_is_better else column.min()
-            for name, column in zip(scored, columns, strict=True)
-        ]
-        rows = [
+        best = {
+            name: values.max() if METRICS[name].higher_is_better else values.min() for name, values in scored.items()
+        }
+        return [
             {
                 "name": name,
                 "consensus": [metric for metric, (place_of_best,) in chosen.items() if place_of_best == i],
                 "logprob": logprob,
                 "text": text,
-                "scores": [
-                    (float(column[i]), bool(column[i] == top)) for column, top in zip(columns, best, strict=True)
-                ],
+                "scores": {metric: float(values[i]) for metric, values in scored.items()},
+                "best": [metric for metric, values in scored.items() if values[i] == best[metric]],
             }
             for i, (name, logprob, text) in enumerate(zip(names, logprobs, texts, strict=True))
         ]
-        return {"metrics": scored, "has_logprobs": self.samples.logprobs is not None, "rows": rows}
 
 
 def _reads_texts(metric: str) -> bool:

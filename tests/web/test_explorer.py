@@ -20,6 +20,7 @@ from metric_oracle.explorer.images import Images
 from metric_oracle.explorer.pages import Explorer
 from metric_oracle.explorer.report import write_report
 from metric_oracle.explorer.sampled_cases import SampledCases
+from metric_oracle.explorer.scores import cross_scores, scored_metrics
 from metric_oracle.web import server
 from metric_oracle.web.render import visible
 from support.pages import NASTY, OWN, PORT, POST, TOKEN, bare, client_of, made_up, written
@@ -137,8 +138,8 @@ def test_the_first_rows_are_those_on_which_the_oracles_disagree(client, nasty):
         words = [set(text.lower().split()) for text in texts]
         shares = [1 - len(a & b) / len(a | b) for i, a in enumerate(words) for b in words[:i]]
         keys.append((len(texts), sum(shares) / len(shares) if shares else 0))
-        assert nasty.disagreement[q] == keys[-1][0]
-        assert nasty.distance[q] == pytest.approx(keys[-1][1])
+        assert nasty.frame["differ"][q] == keys[-1][0]
+        assert nasty.frame["distance"][q] == pytest.approx(keys[-1][1])
     assert keys == sorted(keys, key=lambda key: (-key[0], round(-key[1], 12)))
     assert len({key[0] for key in keys}) > 1
 
@@ -160,8 +161,8 @@ def test_a_row_is_read_without_a_click(client, nasty, real, prepared):
             values = [column.values[q] for column in nasty.columns]
             assert [cell for _, cell in cells] == ["none" if v != v else f"{v:.2f}" for v in values]
             assert [steps for steps, _ in cells] == ["" if v != v else str(round(20 * v)) for v in values]
-            assert ("fallback</span>" in row) == nasty.is_fallback[:, q].any()
-            assert ("not proven</span>" in row) == nasty.is_inexact[:, q].any()
+            assert ("fallback</span>" in row) == any(c.is_fallback for c in nasty.candidates(q))
+            assert ("not proven</span>" in row) == any(not c.is_exact for c in nasty.candidates(q))
 
 
 def test_the_first_page_of_a_whole_study_is_quick():
@@ -209,9 +210,11 @@ def test_filters(client, nasty):
 
     values = nasty.columns[1].values
     assert shown("column=1&low=0.3&high=0.6") == set(np.flatnonzero((values >= 0.3) & (values <= 0.6)))
-    assert shown("fallback=1") == set(np.flatnonzero(nasty.is_fallback.any(axis=0)))
-    assert shown("inexact=1") == set(np.flatnonzero(nasty.is_inexact.any(axis=0)))
-    assert shown("ties=1900") == set(np.flatnonzero((nasty.ties > 1900).any(axis=0)))
+    best = [nasty.candidates(q) for q in range(120)]
+    assert shown("fallback=1") == {q for q, of_q in enumerate(best) if any(c.is_fallback for c in of_q)}
+    assert shown("inexact=1") == {q for q, of_q in enumerate(best) if not all(c.is_exact for c in of_q)}
+    assert shown("ties=1900") == {q for q, of_q in enumerate(best) if max(c.n_ties for c in of_q) > 1900}
+    assert shown("fallback=1&column=1&low=0.3") == shown("fallback=1") & set(np.flatnonzero(values >= 0.3))
     assert 0 < len(shown("fallback=1")) < 120
     histogram_link = next(link for link in links(client.get("/cases").text) if "high=" in link)
     assert client.get(histogram_link).status_code == 200
@@ -406,7 +409,7 @@ def test_steps_follow_the_filters(client, nasty):
     text = client.get(f"/case/{shown[1] - 1}?sort=1&fallback=1").text
     assert f'href="/case/{shown[0] - 1}?' in text
     assert f'href="/case/{shown[2] - 1}?' in text
-    assert f">2 of {nasty.is_fallback.any(axis=0).sum()}<" in text
+    assert f">2 of {nasty.frame['fallback'].sum()}<" in text
 
 
 def test_equal_texts_stand_together(client, nasty):
@@ -550,12 +553,12 @@ def test_words_of_an_earlier_server_are_forgotten_and_other_filters_stay(client,
 def test_systems_are_compared_with_the_oracle_by_sign(client, nasty):
     header, *lines = csv.reader(io.StringIO(client.get("/systems.csv").text, newline=""))
     compared = 0
-    for (i, oracle), line in zip(nasty.systems(), lines, strict=True):
+    for (i, column), line in zip(enumerate(nasty.columns), lines, strict=True):
         row = dict(zip(header, line, strict=True))
-        if oracle is None:
+        oracle = {"bleu-2": 0, "rouge-l": 1, "radgraph": 2}[column.metric]
+        if oracle == i:
             assert {row[name] for name in header if name.startswith(("difference", "furthest"))} == {""}
             continue
-        column = nasty.columns[i]
         differences = column.values - nasty.columns[oracle].values
         assert float(row["difference"]) == pytest.approx(np.nanmean(differences))
         better = differences if column.is_higher_better else -differences
@@ -596,8 +599,8 @@ def test_scores_under_every_metric(prepared):
     cases = read_cases(prepared.files, prepared.index, prepared.queries)
     for q in (0, 5):
         found = {c.row: c for c in cases.candidates(q) if c.row >= 0}
-        scores = cases.cross_scores(q, list(found))
-        assert {"bleu-2", "rouge-l", "radgraph", "chexbert:labels"} <= set(cases.metrics)
+        scores = cross_scores(cases, q, list(found))
+        assert {"bleu-2", "rouge-l", "radgraph", "chexbert:labels"} <= set(scored_metrics(cases))
         for candidate in cases.candidates(q):
             if candidate.row >= 0:
                 metric = cases.columns[candidate.columns[0]].metric

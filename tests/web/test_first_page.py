@@ -89,7 +89,7 @@ def test_copies_are_counted(whole, found, prepared):
 def test_test_reports_are_chosen_by_their_rules(whole, found):
     cards = telling(whole, found)
     assert len({card.q for card in cards}) == len(cards) >= 2
-    assert whole.disagreement[cards[0].q] == whole.disagreement.max()
+    assert whole.frame["differ"][cards[0].q] == whole.frame["differ"].max()
     by_rule = {card.rule.partition(":")[0]: card for card in cards}
     for side, words in ((-1, "below"), (1, "above")):
         card = by_rule.get(f"model is furthest {words} its oracle")

@@ -1,0 +1,192 @@
+"""The pages about all test reports: overview, systems, copies, and live queries, each as a dict of what it shows."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.copies.measure import LONG, NOVELTY
+from metric_oracle.copies.overlap import LIMITS
+from metric_oracle.errors import InputError
+from metric_oracle.explorer.addresses import ROWS, Address, choose, link, read_address
+from metric_oracle.explorer.case import shown_evidence
+from metric_oracle.explorer.cases import ORACLE, Cases
+from metric_oracle.explorer.evidence import Segment
+from metric_oracle.explorer.exhibits import exhibit_texts
+from metric_oracle.explorer.figures import sections
+from metric_oracle.explorer.first_page import Strip, Telling, alone, copies_of, strips, telling
+from metric_oracle.explorer.first_page_view import SHAPES, alone_sentence, copies_sentence, places, verdicts
+from metric_oracle.explorer.opposites import marked
+from metric_oracle.metrics import METRICS, REPRESENTATIONS
+from metric_oracle.reading import reports
+from metric_oracle.retrieval.plan import retrieve
+
+FURTHEST = 3  # test reports that are named for each system, on either side of the oracle
+
+
+def overview(cases: Cases) -> dict[str, Any]:
+    """Return what the files say about each metric, and up to four test reports that `first_page.telling` chooses."""
+    copies = copies_of(cases)
+    found = strips(cases, copies)
+    titles = {strip.metric: strip.title for strip in found}
+    n_differ = int((cases.frame["differ"] > 1).sum())
+    return {
+        "n_all": len(cases.ids),
+        "verdicts": verdicts(found),
+        "copies": copies_sentence(copies, found, cases.index is not None and cases.queries is not None),
+        "differ": alone_sentence(alone(cases), titles, n_differ, len(cases.ids)),
+        "cards": [_card(cases, card) for card in telling(cases, found)],
+        **drawn(found),
+    }
+
+
+def drawn(found: Iterable[Strip]) -> dict[str, Any]:
+    """Return the systems of each metric with their places on its axis, and the shapes of the marks."""
+    return {"strips": [(strip, places(strip)) for strip in found], "shapes": SHAPES}
+
+
+def _card(cases: Cases, card: Telling) -> dict[str, Any]:
+    """Return what the first page shows of a test report; with segments if words of both texts are marked."""
+    reference, texts = cases.reference(card.q), card.texts
+    sides = zip((reference, texts[0][1]), card.places or (), strict=False)
+    return {
+        "rule": card.rule,
+        "id": cases.ids[card.q],
+        "link": f"/case/{card.q}",
+        "reference": reference,
+        "texts": texts,
+        "marked": [marked([Segment(text or "")], places_of_text) for text, places_of_text in sides],
+    }
+
+
+def systems(cases: Cases, found: Iterable[Strip]) -> dict[str, Any]:
+    """Return each metric's systems with their differences from the oracle, and the other figures."""
+    marks = {mark.column: mark for strip in found for mark in strip.marks}
+    oracles = {column.metric: i for i, column in enumerate(cases.columns) if column.role == ORACLE}
+    rows = []
+    for i, column in enumerate(cases.columns):
+        oracle, mark = oracles.get(column.metric), marks.get(i)
+        scored = column.values[np.isfinite(column.values)]
+        row: dict[str, Any] = {
+            "system": column.system,
+            "metric": column.metric,
+            "better": "higher" if column.is_higher_better else "lower",
+            "reports": len(scored),
+            "mean": float(scored.mean()) if len(scored) else None,
+            **_ends("mean", mark and mark.ends),
+            "difference": None,
+            **_ends("difference", None),
+            "role": column.role,
+            "below": [],
+            "above": [],
+        }
+        if oracle is not None and oracle != i:
+            differences = column.values - cases.columns[oracle].values
+            if np.isfinite(differences).any():
+                row["difference"] = float(np.nanmean(differences))
+            row |= _ends("difference", mark and mark.difference and mark.difference.interval)
+            better = differences if column.is_higher_better else -differences
+            given = {"sort": str(oracle), "minus": str(i)}
+            row["below"], row["below_link"] = _furthest(cases, given, int((better < 0).sum()))
+            row["above"], row["above_link"] = _furthest(cases, {**given, "turn": "1"}, int((better > 0).sum()))
+        rows.append(row)
+    shown = drawn(found)
+    shown["strips"] = [(*one, [row for row in rows if row["metric"] == one[0].metric]) for one in shown["strips"]]
+    return {**shown, "rows": rows, "sections": sections(cases)}
+
+
+def _ends(name: str, interval: Any) -> dict[str, float | None]:
+    low, high = interval[:2] if interval else (None, None)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
+def _furthest(cases: Cases, given: dict[str, str], n: int) -> tuple[list[tuple[str, str]], str]:
+    """Return ids and links of the first of `n` test reports in the order of an address, and its link."""
+    order = choose(cases, read_address(given, cases).chosen)["q"].head(min(n, FURTHEST)).to_list()
+    return [(cases.ids[q], link(f"/case/{q}", given)) for q in order], link("/cases", given)
+
+
+def rows_of_systems(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return the columns of a table of the rows of `systems`."""
+    table = {name: [row[name] for row in rows] for name in list(rows[0])[:10]}
+    for side in ("below", "above"):
+        for i in range(FURTHEST):
+            ids = [[study for study, _ in row[side]] for row in rows]
+            table[f"furthest_{side}_{i + 1}"] = [studies[i] if i < len(studies) else "" for studies in ids]
+    return table
+
+
+def copies(cases: Cases, address: Address) -> dict[str, Any]:
+    """Return what each set of reports shares with training reports, the longest shared runs first."""
+    copied: Any = cases.copied
+    sets = copied.sets
+    chosen = address.integer("set", len(sets) - 1)
+    name, filters = (None, {}) if chosen is None else (sets[chosen], {"set": str(chosen)})
+    total, _ = copied.worst(name, 0, 0)
+    paged = address.page("/copies", filters, total)
+    _, shown = copied.worst(name, (paged["page"] - 1) * ROWS, ROWS)
+    place = {study: q for q, study in enumerate(cases.ids)}
+    return {
+        "summary": copied.summary(),
+        "is_masked": bool(copied.signature.get("masked")),
+        "limits": (LIMITS[0], LONG, NOVELTY),
+        "total": total,
+        "rows": [{**row, "place": place.get(row["query_id"])} for row in shown],
+        "sets": [
+            ("all", "/copies", chosen is None),
+            *((one, link("/copies", {}, set=i), chosen == i) for i, one in enumerate(sets)),
+        ],
+        **paged,
+    }
+
+
+def live(cases: Cases, text: str = "", asked: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the form of a live query, as it was filled in."""
+    index = cases.index
+    return {
+        "query": text,
+        "asked": list(asked),
+        "metrics": live_metrics(cases),
+        "candidates": None,
+        "n_reports": 0 if index is None else index.n_reports,
+        "took": "",
+        "error": "",
+    }
+
+
+def live_metrics(cases: Cases) -> list[str]:
+    """Return the metrics of the index that read only texts.
+
+    Metrics with weights from the set of references (CIDEr-D) are left out: with one reference, all weights are 0.
+    """
+    kinds = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
+    available = [] if cases.index is None else cases.index.metrics
+    return [name for name in available if set(METRICS[name].representations) <= kinds and METRICS[name].composable]
+
+
+def found_live(cases: Cases, text: str, asked: list[str]) -> list[dict[str, Any]]:
+    """Search for the best report to a text under each of some metrics; return them as the candidates of `live`."""
+    if cases.index is None or not asked:
+        raise InputError("no metric is ticked.", "Tick at least one.")
+    batch = reports([text]).load()
+    candidates = []
+    for name in asked:
+        best = retrieve(cases.index, batch, name).table.to_pylist()[0]
+        evidence = {name: exhibit_texts(text, best["text"], METRICS[name])}
+        candidates.append(
+            {
+                "names": [name],
+                "row": best["row"],
+                "candidate_id": best["candidate_id"],
+                "text": best["text"],
+                "ties": [f"{best['n_ties']:,} rows tie"] if best["n_ties"] > 1 else [],
+                "scores": {name: best["score"]},
+                **shown_evidence(text, best["text"], evidence),
+                "rated": [],
+                "chosen_by": [name],
+                "is_fallback": best["fallback"],
+                "is_exact": best["exact"],
+                "opposites": [],
+            }
+        )
+    return candidates
