@@ -96,10 +96,10 @@ class Beat(NamedTuple):
     age: float  # seconds since it was sent
 
 
-class Job(NamedTuple):
+class Run(NamedTuple):
     """What is the same for all tasks of a run."""
 
-    run: str  # a name of this run that no other has
+    name: str  # that no other run has
     versions: dict[str, str]  # of the packages that workers must have
     target: str  # the function to call, as ``module:function``
 
@@ -123,24 +123,24 @@ class Board:
         return {name: Beat(*beat, now - at) for name, (beat, at) in self._beats.items()}
 
 
-def work(job: Job, board: Any, name: str, shared: bytes, arguments: bytes) -> bytes:
+def work(run: Run, board: Any, name: str, shared: bytes, arguments: bytes) -> bytes:
     """Run the task `name` in a worker; return, pickled, whether it succeeded, and its result or its error.
 
     `board` is the actor `Board`. `shared` and `arguments` are the pickled arguments of the function.
     """
     try:
         versions = _versions()
-        if versions != job.versions:
-            package = next(package for package in COMPARED if versions[package] != job.versions[package])
+        if versions != run.versions:
+            package = next(package for package in COMPARED if versions[package] != run.versions[package])
             raise BackendError(
                 f"a worker on {os.uname().nodename} has {package} {versions[package]}, and this process has "
-                f"{job.versions[package]}.",
+                f"{run.versions[package]}.",
                 "Install the same versions on all machines.",
             )
-        module, _, function = job.target.partition(":")
+        module, _, function = run.target.partition(":")
         with _alive(board, name) as progress:
             result = getattr(import_module(module), function)(
-                _unpacked(job.run, shared),
+                _unpacked(run.name, shared),
                 progress,
                 *pickle.loads(arguments),  # noqa: S301 - of our own process
             )
@@ -328,7 +328,7 @@ def _run(
         scheduling_strategy="SPREAD",
         max_calls=0,
     )(work)
-    job = Job(uuid4().hex, _versions(), target)
+    run = Run(uuid4().hex, _versions(), target)
     stored = ray.put(ray.cloudpickle.dumps(shared))
     under_way: dict[Any, Task] = {}
     n_finished, killed = 0, set[tuple[str, int]]()
@@ -342,7 +342,7 @@ def _run(
                 more = False
                 break
             arguments = ray.cloudpickle.dumps(task.arguments)
-            under_way[remote.remote(job, board, task.name, stored, arguments)] = task
+            under_way[remote.remote(run, board, task.name, stored, arguments)] = task
         if not under_way and not more:
             return
         if time.monotonic() - had_room >= SILENT:
