@@ -213,12 +213,18 @@ def new_folder(out: Path, mode: int = 0o777) -> Iterator[Path]:
     """
     with naming(out), temporary_folder(out.with_name(f".{out.name}.unfinished-"), mode) as folder:
         yield folder
-        for path in (*folder.rglob("*"), folder):
-            sync(path)
-        if out.exists():
-            out.rmdir()
-        folder.rename(out)
-        sync(out.parent)
+        move_folder(folder, out)
+
+
+def move_folder(folder: Path, out: Path) -> None:
+    """Rename a folder to `out`, which is new or an empty folder, when all of it is on disk.
+
+    A power cut leaves all of it, under the new or the old name.
+    """
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+    folder.rename(out)
+    sync(out.parent)
 
 
 @contextmanager

@@ -27,7 +27,8 @@ from metric_oracle.metrics import METRICS
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
 LEAVES = {"arguments", "choices", "declared", "errors", "metrics", "progress", "public", "records"}
-ENGINE = LEAVES | {"annotating", "corpora", "files", "findings", "indexes", "reading", "retrieval", "sealed", "sources"}
+ENGINE = LEAVES | {"annotating", "corpora", "files", "findings", "indexes", "job", "reading", "retrieval", "sealed",
+                   "sources"}  # fmt: skip
 ALLOWED = {
     "arguments": {"errors", "typed"},
     "choices": {"declared"},
@@ -37,6 +38,7 @@ ALLOWED = {
     "errors": {"typed"},
     "files": {"errors"},
     "sealed": {"errors", "files"},
+    "job": {"errors", "files", "sealed"},
     "metrics": {"errors", "kernels", "records"},
     "records": set(),
     "statistics": {"arguments", "choices", "errors"},
@@ -46,11 +48,11 @@ ALLOWED = {
     "cluster": {"choices", "errors"},
     "web": {"errors"},
     "corpora": LEAVES | {"sealed"},
-    "encoders": LEAVES | {"corpora", "files", "sealed"},
+    "encoders": LEAVES | {"corpora", "files", "job", "sealed"},
     "sources": LEAVES | {"corpora", "encoders"},
-    "indexes": LEAVES | {"cluster", "corpora", "encoders", "files", "kernels", "sealed", "sources"},
+    "indexes": LEAVES | {"cluster", "corpora", "encoders", "files", "job", "kernels", "sealed", "sources"},
     "reading": LEAVES | {"corpora", "indexes", "sources"},
-    "annotating": LEAVES | {"corpora", "reading", "sealed", "sources"},
+    "annotating": LEAVES | {"corpora", "job", "reading", "sealed", "sources"},
     "findings": LEAVES | {"corpora", "files", "indexes", "sealed", "statistics"},
     "retrieval": LEAVES | {"cluster", "corpora", "files", "findings", "indexes", "kernels", "reading", "sealed",
                            "sources", "statistics"},

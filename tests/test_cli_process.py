@@ -15,7 +15,7 @@ from metric_oracle.files import new_folder
 from metric_oracle.findings.results import read_results
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.scoring import score
-from metric_oracle.tables.study_steps import working_folder
+from metric_oracle.tables.study_steps import study_job
 from support import write
 
 ORACLE = f"{shlex.quote(sys.executable)} -m metric_oracle"
@@ -184,7 +184,7 @@ def test_a_full_disk_names_the_file(tmp_path):
     assert f"with room to write; got {tmp_path}/c (File too large). Check it" in done.stderr
 
 
-@pytest.mark.parametrize("make", [new_folder, lambda out: working_folder(None)])
+@pytest.mark.parametrize("make", [new_folder, lambda out: study_job(None)])
 def test_a_signal_as_a_folder_appears_leaves_nothing(tmp_path, monkeypatch, make):
     """The handler of a signal that arrives during mkdir runs before the next line."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -312,7 +312,8 @@ def test_damaged_steps_of_a_study(written, tmp_path, monkeypatch):
         try:
             again = [row.mean() for row in mo.study(*given, metrics="bleu", out=tmp_path / "st").values()]
         except InputError as error:
-            refused += "st.unfinished was not left by an earlier study: its steps.json cannot be read" in str(error)
+            reason = "st.unfinished was not left by an earlier run of mo.study: its steps.json cannot be read"
+            refused += reason in str(error)
         else:
             assert again == wanted
         steps.write_bytes(before)

@@ -52,7 +52,7 @@ from metric_oracle.sources.contract import source_of
 from metric_oracle.sources.token_states import OpenedEncoder
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Comparison
-from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, working_folder
+from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, study_job
 from metric_oracle.tables.systems import (
     IDENTITY,
     MOST_FREQUENT,
@@ -239,18 +239,17 @@ def study(
     rows, queries = _rows(read, queries, inner, lambda line: say(line, tell))
     _check_ready(ready, names, queries)
     base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
-    with working_folder(out) as folder:
-        steps = Steps(folder, base, len(queries.ids), len(given) + 3 * len(names) + 2, progress)
+    with study_job(out) as job:
         late = [name for name in names if "bertscore" in METRICS[name].representations]
         early = [name for name in names if name not in late]
         exact = dict.fromkeys([file_name(RANDOM), *map(_random_step, late)], "exact") if exact_chance else {}
-        steps.clear({**{file_name(name): _made_of(model, read[name]) for name, model in given.items()}, **exact})
+        made_of = {**{file_name(name): _made_of(model, read[name]) for name, model in given.items()}, **exact}
+        steps = Steps(job, base, made_of, len(queries.ids), len(given) + 3 * len(names) + 2, progress)
         systems: dict[str, Scores] = {}
         for name, model in given.items():
-            made_of = _made_of(model, read[name])
-            predictions_folder = steps.predictions_folder(file_name(name), made_of)
+            predictions_folder = steps.predictions_folder(file_name(name))
             make = _ModelScores(index, queries, name, model, read[name], rows[name], names, predictions_folder)
-            systems[name] = steps.run(name, file_name(name), read_scores, make, made_of)
+            systems[name] = steps.run(name, file_name(name), read_scores, make)
             steps.remove_predictions(predictions_folder)
 
         def oracles(metrics: Iterable[str]) -> None:
@@ -286,7 +285,7 @@ def study(
             return _scores(frequent, scores, IDENTITY)
 
         systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
-        chance = _Chance(index, queries, scorable, frequent, steps, threads, () if exact_chance else late, exact)
+        chance = _Chance(index, queries, scorable, frequent, steps, threads, () if exact_chance else late)
         chance.average(early)
         oracles(late)
         systems[RANDOM] = chance.row()
@@ -464,10 +463,9 @@ class _Chance:
         steps: Steps,
         threads: int | None,
         sampled: Sequence[str],  # metrics whose means may be estimated from a sample
-        made_of: Mapping[str, str],  # step -> how its means are computed, so that those of another way are not reused
     ) -> None:
         self._index, self._queries, self._rows, self._template, self._steps = index, queries, rows, template, steps
-        self._threads, self._may_sample, self._made_of = threads, sampled, made_of
+        self._threads, self._may_sample = threads, sampled
         self._sampled: dict[str, dict[str, Any]] = {}
         self._ranges: dict[str, list[float] | None] = dict.fromkeys(rows)
         self._means: dict[str, np.ndarray] = {}
@@ -478,7 +476,7 @@ class _Chance:
         The mean of a composite is computed from the means of its terms, without scoring pairs again, if all terms can
         score the same rows. Its range is then not known.
         """
-        if self._steps.holds(file_name(RANDOM), self._made_of.get(file_name(RANDOM))):
+        if self._steps.holds(file_name(RANDOM)):
             return
         new = [metric for metric in metrics if metric not in self._means]
         for metric in sorted(new, key=lambda name: bool(METRICS[name].terms)):
@@ -492,7 +490,7 @@ class _Chance:
                     self._sampled[metric] = {**self._sampled[part], "standard_error": error}
             else:
                 name, make, step = f"{RANDOM}: {metric}", partial(self._average, metric), _random_step(metric)
-                scores = self._steps.run(name, step, read_scores, make, self._made_of.get(step))
+                scores = self._steps.run(name, step, read_scores, make)
                 self._means[metric] = scores.table[metric].to_numpy()
                 self._ranges[metric] = scores.signature["range"]
                 if "sampled" in scores.signature:
@@ -521,8 +519,7 @@ class _Chance:
     def row(self) -> Scores:
         """Run the remaining steps, remove their files, and return the table's row of random retrieval."""
         left = [*self._ranges.values()].count(None)  # composites computed from means, which had no step
-        made_of = self._made_of.get(file_name(RANDOM))
-        scores = self._steps.run(RANDOM, file_name(RANDOM), read_scores, self._joined, made_of, of=left)
+        scores = self._steps.run(RANDOM, file_name(RANDOM), read_scores, self._joined, of=left)
         for metric in self._rows:
             self._steps.drop(_random_step(metric))
         return scores

@@ -7,9 +7,11 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
+from metric_oracle.files import move_folder
 from metric_oracle.findings.results import Scores
+from metric_oracle.job import LOCK
 from metric_oracle.tables.comparison import Comparison
-from metric_oracle.tables.study_steps import LOCK, Written, check_folder, file_name, unfinished
+from metric_oracle.tables.study_steps import file_name, study_job
 
 
 def write_study(
@@ -39,20 +41,15 @@ def write_study(
     >>> mo.write_study(systems, mo.compare_study(systems, resamples=1000), "study")
     """
     out = Path(out)
-    check_folder(out)
-    folder = unfinished(out)
-    folder.mkdir(exist_ok=True)
-    written = Written(folder)
-    written.check()
-    (folder / LOCK).touch()  # marks the folder as a study's, in case this process is killed
-    tables = [f"table{ending}" for ending in (".md", ".tex", ".csv")]
-    figures = ["table.png"] if find_spec("matplotlib") else []
-    files = [*(f"{file_name(name)}.parquet" for name in systems), *tables, "table.csv.signature.json", *figures]
-    written.claim(*files)
-    for name, scores in systems.items():
-        scores.write(folder / f"{file_name(name)}.parquet")
-    for name in (*tables, *figures):
-        comparison.write(folder / name)
-    written.finish(*files)
-    (folder / LOCK).unlink()
-    folder.rename(out)
+    with study_job(out) as job:
+        tables = [f"table{ending}" for ending in (".md", ".tex", ".csv")]
+        figures = ["table.png"] if find_spec("matplotlib") else []
+        files = [*(f"{file_name(name)}.parquet" for name in systems), *tables, "table.csv.signature.json", *figures]
+        job.claim(*(name for name in files if name not in job.pieces), made_of="")
+        for name, scores in systems.items():
+            scores.write(job.folder / f"{file_name(name)}.parquet")
+        for name in (*tables, *figures):
+            comparison.write(job.folder / name)
+        job.record(*files)
+        move_folder(job.folder, out)
+        (out / LOCK).unlink()

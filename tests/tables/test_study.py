@@ -479,11 +479,14 @@ def test_a_folder_of_something_else_or_in_use(world, tmp_path):
     folder = out.with_name("study.unfinished")
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
-    match = r"^study: .*study\.unfinished was not left by an earlier study: it holds other files\. Move it, or"
+    match = (
+        r"^study: .*study\.unfinished was not left by an earlier run of (oracle|mo).study: it holds mine\.txt\. "
+        r"Move it, or name another --out\.$"
+    )
     fails(match, world, {}, metrics=("bleu",), out=out)
     assert (folder / "mine.txt").read_text() == "mine"
     (folder / "mine.txt").unlink()
-    with study_steps.working_folder(out):
+    with study_steps.study_job(out):
         match = r"^study: another run of (oracle|mo).study is working in .*study\.unfinished\. Wait for it to end\.$"
         fails(match, world, {}, metrics=("bleu",), out=out)
 
@@ -510,7 +513,7 @@ def test_a_study_deletes_nothing_that_it_did_not_write(world, tmp_path, name):
         (folder / name).write_text("precious")
         before = contents(folder)
         match = (
-            r"^.*unfinished was not left by an earlier study: it(s| holds) \.?"
+            r"^.*unfinished was not left by an earlier run of (?:oracle|mo).study: it(?:s| holds) \.?"
             r"(thesis|fair|table|steps).*\. Move it, or name another --out\.$"
         )
         fails(match, world, {"fair": models["fair"]}, metrics=("bleu",), out=out)

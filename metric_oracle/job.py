@@ -1,0 +1,157 @@
+"""Jobs that resume: a folder of finished pieces and a record of their checksums, so that a kill loses little."""
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from metric_oracle.errors import InputError, option
+from metric_oracle.files import exclusive, remove_leftovers, sha256
+from metric_oracle.sealed import read_json, write_json
+
+LOCK = ".lock"  # the file of a job's folder that the process which works there locks
+
+
+class Recorded(NamedTuple):
+    """What the record of a job says of a piece."""
+
+    made_of: str  # checksum of all that the piece is made of
+    sha256: str = ""  # of its content; empty until the piece is finished
+    note: Any = None  # what the job must know of a finished piece: a JSON value
+
+
+class Job:
+    """A job that a later process can resume: a folder of pieces, which are files, and a record in one more file.
+
+    A piece is claimed before it is written, so that a file without a record is not the job's, and recorded with its
+    checksum when it is finished. It may also be a folder with a record of its own, which is only claimed. If the record
+    is lost or damaged, no piece counts as finished.
+    """
+
+    def __init__(self, folder: Path, record: str) -> None:
+        self.folder = folder
+        self.pieces: dict[str, Recorded] = {}  # by name, relative to the folder
+        self.is_damaged = False  # whether there is a record that cannot be read
+        self._record = folder / record
+        self._held: set[str] = set()  # pieces that need no further comparison with their checksums
+        try:
+            content = read_json(self._record, "")
+            pieces = {
+                name: Recorded(str(entry["made_of"]), str(entry["sha256"]), entry.get("note"))
+                for name, entry in content.items()
+            }
+            _check_inside(pieces)
+            self.pieces = pieces
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            self.is_damaged = self._record.exists()
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path, record: str, title: str) -> Iterator["Job"]:
+        """Yield the job in a folder, which is made if missing and locked while the body runs; see `working`.
+
+        Raise InputError if the folder has a file that is not on record: it must not be deleted or overwritten. `title`
+        names what works there, for messages.
+        """
+        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        if names and LOCK not in names:
+            raise _foreign(folder, title, f"it holds {names[0]}")
+        with working(folder, title):
+            job = cls(folder, record)
+            if job.is_damaged:
+                raise _foreign(folder, title, f"its {record} cannot be read")
+            of_job, killed = {LOCK, record, *(Path(name).parts[0] for name in job.pieces)}, set()
+            for name in sorted(path.name for path in folder.iterdir()):
+                temporary = re.fullmatch(r"\.(.+)\.\d+\.tmp", name)
+                if (temporary[1] if temporary else name) not in of_job:
+                    raise _foreign(folder, title, f"it holds {name}")
+                if temporary:
+                    killed.add(temporary[1])
+            for name in killed:
+                remove_leftovers(folder / name, f".{name}.", ".tmp")
+            yield job
+
+    def keep(self, made_of: Mapping[str, str]) -> None:
+        """Remove all pieces but those that `made_of` has with the checksum of what they are made of."""
+        others = [name for name, piece in self.pieces.items() if made_of.get(name) != piece.made_of]
+        if others:
+            self.remove(*others)
+
+    def claim(self, *names: str, made_of: str) -> None:
+        """Record pieces before they are written; those that were made of the same stay as they are."""
+        _check_inside(names)
+        new = [name for name in names if name not in self.pieces or self.pieces[name].made_of != made_of]
+        self._held.difference_update(new)
+        self.pieces |= dict.fromkeys(new, Recorded(made_of))
+        if new:
+            self._write()
+
+    def holds(self, name: str) -> bool:
+        """Return whether a piece is finished and has its checksum; the file is read once."""
+        piece = self.pieces.get(name)
+        if piece is not None and piece.sha256 and name not in self._held:
+            with suppress(OSError):
+                if sha256(self.folder / name) == piece.sha256:
+                    self._held.add(name)
+        return name in self._held
+
+    def record(self, *names: str, note: Any = None) -> None:
+        """Record that claimed pieces are finished, each with the checksum of its file and with `note`."""
+        for name in names:
+            self.pieces[name] = Recorded(self.pieces[name].made_of, sha256(self.folder / name), note)
+        self._held.update(names)
+        self._write()
+
+    def remove(self, *names: str) -> None:
+        """Remove pieces; names that are not on record are left alone."""
+        for name in names:
+            if name in self.pieces:
+                if (self.folder / name).is_dir():
+                    shutil.rmtree(self.folder / name)
+                else:
+                    (self.folder / name).unlink(missing_ok=True)
+                del self.pieces[name]
+        self._held.difference_update(names)
+        self._write()
+
+    def _write(self) -> None:
+        """Write the record."""
+        content = {}
+        for name, piece in self.pieces.items():
+            content[name] = {"made_of": piece.made_of, "sha256": piece.sha256}
+            if piece.note is not None:
+                content[name]["note"] = piece.note
+        write_json(self._record, content)
+
+
+@contextmanager
+def working(folder: Path, title: str) -> Iterator[None]:
+    """Make a folder and lock it while the body runs; at the end it is removed if it has nothing but the lock.
+
+    Raise InUseError if another process works there; `title` names the work in the message.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder, LOCK, title):
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # it was renamed or removed, or another process has made the lock again
+                if [path.name for path in folder.iterdir()] == [LOCK]:
+                    (folder / LOCK).unlink()
+                    folder.rmdir()
+
+
+def _check_inside(names: Iterable[str]) -> None:
+    """Raise InputError if one of the names of pieces leads out of the folder of its job."""
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts or not Path(name).parts:
+            raise InputError("the name of a piece", "must be inside its folder", repr(name), "Name another.")
+
+
+def _foreign(folder: Path, title: str, reason: str) -> InputError:
+    """Return the error for a folder that an earlier process of the same work did not leave."""
+    return InputError(
+        f"{folder} was not left by an earlier {title}: {reason}.", f"Move it, or name another {option('out')}."
+    )
