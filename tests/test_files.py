@@ -330,17 +330,28 @@ def test_damaged_blocks_of_mined_pairs(written, tmp_path, monkeypatch):
         patch.setattr(mining, "_joined", stop)
         with pytest.raises(KeyboardInterrupt):
             mo.mine(index, "bleu", path)
-    (block,) = (tmp_path / ".m.parquet.unfinished").glob("*.parquet")
+    work = tmp_path / ".m.parquet.unfinished"
+    (block,) = work.glob("*.parquet")
     table = parquet.read_table(block)
     changed = table.set_column(table.column_names.index("score"), "score", pa.array([0.5] * table.num_rows))
     parquet.write_table(changed, block, write_page_checksum=True)
-    with pytest.raises(InputError, match=r"000000\.parquet was changed after it was written\. Remove it, and run"):
+    with monkeypatch.context() as patch:
+        patch.setattr(mining, "_joined", stop)
+        with pytest.raises(KeyboardInterrupt):
+            mo.mine(index, "bleu", path)
+    assert parquet.read_table(block).equals(table)
+    search = work / "search.json"
+    before = search.read_bytes()
+    search.write_bytes(before.replace(b'"made_of": "', b'"made_of": "0', 1))
+    with pytest.raises(InputError, match=r"unfinished was not left by .*mine: its search\.json cannot be read\. Move"):
         mo.mine(index, "bleu", path)
-    block.unlink()
-    search = tmp_path / ".m.parquet.unfinished/search.json"
-    search.write_bytes(search.read_bytes().replace(b'"bleu-2"', b'"bleu-3"', 1))
-    with pytest.raises(InputError, match=r"search\.json was changed after it was written\. Remove the folder"):
+    search.write_bytes(before)
+    (work / "thesis.txt").write_text("precious")
+    with pytest.raises(InputError, match=r"unfinished was not left by .*mine: it holds thesis\.txt\. Move it, or"):
         mo.mine(index, "bleu", path)
+    (work / "thesis.txt").unlink()
+    mo.mine(index, "bleu", path)
+    assert not work.exists()
 
 
 def test_a_changed_file_of_ours_is_not_read_in_pieces(written, tmp_path):

@@ -26,12 +26,13 @@ from metric_oracle.corpora.tables import existing_file, shown_names
 from metric_oracle.corpora.vectors import read_ids
 from metric_oracle.declared import Uses
 from metric_oracle.errors import InputError, as_called, called, option
-from metric_oracle.files import checksum, exclusive, identify, replacing
+from metric_oracle.files import checksum, identify, replacing
 from metric_oracle.findings.results import AFTER, FIXED
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.store import Strings, to_arrow
+from metric_oracle.job import Job
 from metric_oracle.mining.mined_files import KIND, MinedFile
 from metric_oracle.mining.scored import RowScores, left_out, sampled, worst_positive
 from metric_oracle.mining.selection import Selection, best_allowed, check_selection, depths, kept, pairs_of
@@ -43,7 +44,7 @@ from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.remote_search import opened_set
 from metric_oracle.retrieval.result_table import n_scorable
 from metric_oracle.retrieval.search import encode_for
-from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, hash_table, opened, read_json, record_of, seal, write_json
+from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, hash_table, record_of, seal
 
 BLOCK = 8192  # anchors of a block, which is a row group of the file
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -214,16 +215,23 @@ def mine(
         )
     search = _Search(planned, selection, text, positives)
     blocks = _blocks(planned.index, rows)
-    part, own_blocks = _part(given.part, len(blocks))
-    work = path.with_name(f".{path.name}.unfinished")
-    work.mkdir(exist_ok=True)
-    with exclusive(work, "lock", f"run of {as_called('mine')}"):
-        _check_same(work, path, _identity(search, rows, given.part))
+    part, numbers = _part(given.part, len(blocks))
+    with Job.open(path.with_name(f".{path.name}.unfinished"), "search.json", f"run of {as_called('mine')}") as job:
+        made_of = checksum(_identity(search, rows, given.part))
+        if any(piece.made_of != made_of for piece in job.pieces.values()):
+            raise InputError(
+                "out",
+                "must be a name for which no other search is unfinished",
+                f"{path}, with blocks of another search in {job.folder}",
+                "Remove that folder, or name another file.",
+            )
+        own_blocks = {f"{number:06d}.parquet": blocks[number] for number in numbers}
+        job.claim(*own_blocks, made_of=made_of)
         tell = silent if progress is None else progress
         run = _searched_here if planned.runner is None else _searched_by_workers
-        run(search, {work / f"{number:06d}.parquet": blocks[number] for number in own_blocks}, tell)
+        run(search, own_blocks, job, tell)
         sample = sampled(rows, n_scorable(planned.index, planned.metric))
-        own = [blocks[number][1] for number in own_blocks]
+        own = [of_block for _, of_block in own_blocks.values()]
         sample = sample[(sample >= own[0][0]) & (sample <= own[-1][-1])]
         skipped = {"anchors": len(sample), **left_out(planned, selection, planned.options.k, sample, positives)}
         described = {
@@ -235,8 +243,8 @@ def mine(
             **({"self_score": True} if self_score else {}),
             **({} if part is None else {"part": {**part, "anchors": sum(map(len, own))}}),
         }
-        mined = _joined(path, [work / f"{number:06d}.parquet" for number in own_blocks], described)
-        shutil.rmtree(work)
+        mined = _joined(path, [job.folder / name for name in own_blocks], described)
+        shutil.rmtree(job.folder)
     return mined
 
 
@@ -362,41 +370,20 @@ def _identity(search: "_Search", rows: np.ndarray, part: str | None) -> dict[str
         name: identify(Path(value)) if isinstance(value, str | Path) and Path(value).is_file() else value
         for name, value in options.settings.items()
     }
-    return json.loads(
-        json.dumps(
-            {
-                "index": planned.index.fingerprint,
-                "metric": planned.metric.name,
-                "options": planned.metric.recorded,
-                "settings": settings,
-                "restrictions": options.restrictions,
-                **search.ranks,
-                "backend": options.backend,
-                "text": search.text,
-                "anchors": checksum(rows.tolist()),
-                "part": part,
-                "block": BLOCK,
-                "version": version("metric-oracle"),
-            }
-        )
-    )
-
-
-def _check_same(work: Path, path: Path, identity: dict[str, Any]) -> None:
-    """Raise InputError if a folder of finished blocks belongs to another search than the one described by `identity`.
-
-    A folder that belongs to no search yet is marked as this search's.
-    """
-    description = work / "search.json"
-    if not description.exists():
-        write_json(description, identity)
-    elif read_json(description, f"Remove the folder {work}.") != identity:
-        raise InputError(
-            "out",
-            "must be a name for which no other search is unfinished",
-            f"{path}, with blocks of another search in {work}",
-            "Remove that folder, or name another file.",
-        )
+    return {
+        "index": planned.index.fingerprint,
+        "metric": planned.metric.name,
+        "options": planned.metric.recorded,
+        "settings": settings,
+        "restrictions": options.restrictions,
+        **search.ranks,
+        "backend": options.backend,
+        "text": search.text,
+        "anchors": checksum(rows.tolist()),
+        "part": part,
+        "block": BLOCK,
+        "version": version("metric-oracle"),
+    }
 
 
 class _Search(NamedTuple):
@@ -470,15 +457,15 @@ def _numbers(ids: Any, known: Sequence[str]) -> np.ndarray:
     return np.asarray(pc.index_in(ids, value_set=Strings(known).arrow)).astype(np.int64)
 
 
-def _searched_here(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]], progress: Progress) -> None:
+def _searched_here(search: _Search, blocks: Mapping[str, tuple[int, np.ndarray]], job: Job, progress: Progress) -> None:
     """Search the blocks that are not finished yet in this process, and write each.
 
-    `blocks` has the shard's number and the anchors' rows, ascending, of each block, by the file to write.
+    `blocks` has the shard's number and the anchors' rows, ascending, of each block, by the name of its file in `job`.
     """
     done, total = 0, sum(len(rows) for _, rows in blocks.values())
     reports: tuple[int, Index, Reports] | None = None
-    for file, (place, rows) in blocks.items():
-        if not file.exists():
+    for name, (place, rows) in blocks.items():
+        if not job.holds(name):
             if reports is None or reports[0] != place:
                 (shard,) = search.planned.index.shards([place])
                 reports = place, shard, prepared_reports(shard)
@@ -487,19 +474,21 @@ def _searched_here(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]
             def tell(_: str, n: int | None, __: int | None, before: int = done) -> None:
                 progress("", before + (n or 0), total)
 
-            _write(file, len(rows), *search.block(rows, anchors, tell))
+            _write(job, name, len(rows), *search.block(rows, anchors, tell))
         done += len(rows)
         progress("", done, total)
 
 
-def _searched_by_workers(search: _Search, blocks: Mapping[Path, tuple[int, np.ndarray]], progress: Progress) -> None:
+def _searched_by_workers(
+    search: _Search, blocks: Mapping[str, tuple[int, np.ndarray]], job: Job, progress: Progress
+) -> None:
     """Have the workers of a cluster search the blocks that are not finished yet; write each as it arrives.
 
-    `blocks` are those of `_searched_here`.
+    The arguments are those of `_searched_here`.
     """
     planned, total = search.planned, sum(len(rows) for _, rows in blocks.values())
-    missing = {file.name: file for file in blocks if not file.exists()}
-    n_before = total - sum(len(blocks[file][1]) for file in missing.values())
+    missing = [name for name in blocks if not job.holds(name)]
+    n_before = total - sum(len(blocks[name][1]) for name in missing)
     n_done = n_before
     backend = planned.options.backend
     is_batched = backend != "reference" and load_kernel(planned.metric, backend).capabilities.batched
@@ -509,15 +498,15 @@ def _searched_by_workers(search: _Search, blocks: Mapping[Path, tuple[int, np.nd
 
     def tasks() -> Iterator[Task]:
         """Yield one task for each block that is not finished."""
-        for name, file in missing.items():
-            place, rows = blocks[file]
+        for name in missing:
+            place, rows = blocks[name]
             yield Task(name, (str(Path(planned.index.folder).resolve()), planned.index.fingerprint, place, rows))
 
     def take(task: Task, result: tuple[pa.Table, dict[str, Any]]) -> None:
         """Write a finished block."""
         nonlocal n_done
-        n = len(blocks[missing[task.name]][1])
-        _write(missing[task.name], n, *result)
+        n = len(blocks[task.name][1])
+        _write(job, task.name, n, *result)
         n_done += n
 
     def look(finished: int, beats: dict[str, Beat]) -> None:
@@ -582,8 +571,8 @@ def _laid_out(table: pa.Table, anchor: np.ndarray, index: Index, text: bool) -> 
     return pa.table(columns).combine_chunks()
 
 
-def _write(part: Path, n: int, table: pa.Table, signature: dict[str, Any]) -> None:
-    """Write the pairs of a block of n anchors to the file `part`, which exists only when it is complete.
+def _write(job: Job, name: str, n: int, table: pa.Table, signature: dict[str, Any]) -> None:
+    """Write the pairs of a block of n anchors as the piece `name` of the job.
 
     Entries of `signature` that are of this block alone are left out, and its counts are added.
     """
@@ -593,15 +582,16 @@ def _write(part: Path, n: int, table: pa.Table, signature: dict[str, Any]) -> No
     _, sizes = np.unique(table["anchor_row"].to_numpy(), return_counts=True)
     n_full, n_any = int((sizes == signature["k"]).sum()), len(sizes)
     shared[_COUNTED] = {"pairs": table.num_rows, "fewer than k": n - n_full, "without any": n - n_any}
-    with replacing(part) as temporary, temporary.open("wb") as file:
-        described = table.replace_schema_metadata({METADATA: json.dumps(seal(shared, hash_table(table)))})
+    described = table.replace_schema_metadata({METADATA: json.dumps({**shared, TABLE: hash_table(table)})})
+    with replacing(job.folder / name) as temporary, temporary.open("wb") as file:
         parquet.write_table(described, file, row_group_size=max(table.num_rows, 1), write_page_checksum=True)
+    job.record(name)
 
 
 def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Mined:
     """Join the finished blocks of a run, `files`, into one file; return its counts and quantiles.
 
-    `described` has the entries of the signature that are of the whole run. Raise InputError if a block was changed.
+    `described` has the entries of the signature that are of the whole run.
     """
     from pyarrow import parquet
 
@@ -614,21 +604,11 @@ def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Min
         "without any": sum(record[_COUNTED]["without any"] for record in records),
         **described["counts"],
     }
-    signature = {name: value for name, value in records[0].items() if name not in (TABLE, SIGNATURE, _COUNTED)}
+    signature = {name: value for name, value in records[0].items() if name not in (TABLE, _COUNTED)}
     signature |= {**described, "counts": counts}
     signature["row_groups"] = [record[TABLE] for record in records if record[_COUNTED]["pairs"]]
-    tables = (_read(file, record) for file, record in zip(files, records, strict=True))
+    tables = (parquet.ParquetFile(str(file), page_checksum_verification=True).read() for file in files)
     return _written(path, signature, schemas[0], tables)
-
-
-def _read(part: Path, record: dict[str, Any]) -> pa.Table:
-    """Return the table in the file `part` of a block; raise InputError unless `record`, its signature, fits it."""
-    from pyarrow import parquet
-
-    table = parquet.ParquetFile(str(part), page_checksum_verification=True).read()
-    if opened(record, hash_table(table)) is None:
-        raise InputError(f"{part} was changed after it was written.", "Remove it, and run mine again.")
-    return table
 
 
 def _written(path: Path, signature: dict[str, Any], schema: pa.Schema, tables: Iterable[pa.Table]) -> Mined:
