@@ -9,7 +9,8 @@ from annotated_doc import Doc
 
 from metric_oracle.arguments import check_left_out, given_of
 from metric_oracle.corpora.samples import is_sampled
-from metric_oracle.errors import InputError, called, option
+from metric_oracle.errors import InputError, as_called, called, option
+from metric_oracle.job import working
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.progress import Progress, counter, say
 from metric_oracle.reading import Given, attached, check_models
@@ -85,11 +86,12 @@ def annotate(
     opened = source.open(model, {**given_of(given, FILES), "device": given.get("device")})
     scratch = out.with_name(f".{out.name}.annotating")
     count = counter(progress, "", len(read.ids))
-    annotations = source.run(opened, read.texts, tell=lambda line: say(line, tell), progress=count, scratch=scratch)
-    content = source.endings[out.suffix.lower()](annotations, read.ids)
-    with replacing_signed(out, opened.signature) as temporary:
-        temporary.write_bytes(content)
-    shutil.rmtree(scratch, ignore_errors=True)
+    with working(scratch, f"run of {as_called('annotate')}"):
+        annotations = source.run(opened, read.texts, tell=lambda line: say(line, tell), progress=count, scratch=scratch)
+        content = source.endings[out.suffix.lower()](annotations, read.ids)
+        with replacing_signed(out, opened.signature) as temporary:
+            temporary.write_bytes(content)
+        shutil.rmtree(scratch)
     return len(read.ids)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from metric_oracle.encoders.batches import digest, environment, part_bounds
-from metric_oracle.encoders.finished_parts import Parts
 from metric_oracle.encoders.libraries import choose_device, import_libraries
 from metric_oracle.errors import InputError
+from metric_oracle.files import write_bytes
+from metric_oracle.job import Job
 from metric_oracle.progress import Advance
 
 _Sequence = TypeVar("_Sequence", str, bytes)
@@ -26,7 +27,7 @@ class Encoder:
     """
 
     title: ClassVar[str]  # name of the model in messages
-    part_name: ClassVar[str]  # prefix of the names of the files that hold finished parts
+    part_name: ClassVar[str]  # prefix of the names of the files that hold finished parts and their record
     batch_tokens: ClassVar[dict[str, int]] = {"cpu": 128, "cuda": 4_096}  # tokens per batch, see `batches`
     # Size of a part that is kept on disk: about half a minute of work on two cores.
     part_size: ClassVar[dict[str, int]] = {"cpu": 1 << 15, "cuda": 1 << 20}
@@ -91,17 +92,25 @@ class Encoder:
         """
         size = self.part_size[self._device]
         settings = [value for value in key if not isinstance(value, np.ndarray)]
-        checksum = digest([self.signature, self.environment, size, *settings], *key[len(settings) :])
-        parts = Parts(scratch, self.part_name, checksum)
-        for number, bounds in enumerate(pairwise(part_bounds(ptr, size))):
-            part, content = slice(*bounds), parts.read(number)
-            if content is None:
-                output = run(part)
-                parts.write(number, self._pack(output))
-            else:
-                output = self._unpack(content)
+        made_of = digest([self.signature, self.environment, size, *settings], *key[len(settings) :])
+        parts = [slice(*bounds) for bounds in pairwise(part_bounds(ptr, size))]
+        names = [f"{self.part_name}-{number:06d}.part" for number in range(len(parts))]
+        job = None
+        if scratch is not None:
+            scratch.mkdir(parents=True, exist_ok=True)
+            job = Job(scratch, f"{self.part_name}.json")
+            job.keep(dict.fromkeys(names, made_of))
+            job.claim(*names, made_of=made_of)
+        for name, part in zip(names, parts, strict=True):
+            if job is not None and job.holds(name):
+                output = self._unpack((job.folder / name).read_bytes())
                 if progress is not None:
                     progress(int(sum(counts[part])))
+            else:
+                output = run(part)
+                if job is not None:
+                    write_bytes(job.folder / name, self._pack(output))
+                    job.record(name)
             yield part, output
 
 

@@ -15,8 +15,6 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from metric_oracle.encoders import chexbert, radgraph
-from metric_oracle.encoders.finished_parts import Parts
-from support.power import Power
 
 ENCODERS = Path(__file__).parent
 WORDS = ["no", "acute", "process", "mild", "edema", "worse", "than", "before", ".", ","]
@@ -96,7 +94,7 @@ class Run:
         )  # fmt: skip
 
     def files(self):
-        return sorted(self.scratch.iterdir())
+        return sorted(self.scratch.glob("*.part"))
 
 
 @pytest.fixture(scope="module", params=["chexbert", "radgraph"])
@@ -188,29 +186,3 @@ socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.c
     ended = run.child("", "", CODE=guard + CHILD, **offline)
     assert (ended.returncode, ended.stdout) == (0, f"{len(TEXTS)}\n"), ended.stderr
     assert "network" not in ended.stderr
-
-
-def test_a_part_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    power, replace = Power(monkeypatch, tmp_path), Path.replace
-
-    def replaced(self, target):
-        assert power.kept[self.stat().st_ino] == self.read_bytes()
-        return replace(self, target)
-
-    monkeypatch.setattr(Path, "replace", replaced)
-    parts = Parts(tmp_path, "x", "digest")
-    parts.write(3, b"content")
-    assert parts.read(3) == b"content"
-
-
-def test_parts(tmp_path):
-    parts = Parts(tmp_path / "a" / "b", "x", "digest")
-    assert parts.read(3) is None
-    parts.write(3, b"content")
-    parts.write(4, b"")
-    assert (parts.read(3), parts.read(4), parts.read(5)) == (b"content", b"", None)
-    assert Parts(tmp_path / "a" / "b", "x", "other").read(3) is None
-    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == ["x-000003.part", "x-000004.part"]
-    nothing = Parts(None, "x", "digest")
-    nothing.write(0, b"content")
-    assert nothing.read(0) is None
