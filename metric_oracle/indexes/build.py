@@ -1,9 +1,9 @@
 """Build an index in a temporary folder next to its final path, then rename the folder; an interrupted build resumes.
 
-Each part (the reports, each representation) is written to `NAME.building` and recorded in `build.json` with its
-checksums. The next build keeps the recorded parts whose checksums are right. All files and folders are synced before
-the rename, the parent folder after it, and `build.json` is deleted last. So a power cut leaves either the whole index
-or a folder that the next build resumes.
+The folder, `NAME.building`, is that of a job (see `job`), whose pieces are the files of the index. They are recorded
+part by part: the reports, then each representation. Its record is deleted last, so that a power cut leaves either the
+whole index or a folder that the next build resumes. What the folder may hold is known by name: if its record is lost or
+of an earlier version, the build starts again.
 """
 
 import errno
@@ -23,11 +23,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle import sealed
 from metric_oracle.arguments import check_new_folder
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
-from metric_oracle.files import exclusive, sync, write_json
+from metric_oracle.files import exclusive, move_folder, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.contract import StoredRepresentation
 from metric_oracle.indexes.index import Index, open_index
@@ -42,19 +41,19 @@ from metric_oracle.indexes.store import (
     release,
     write_table,
 )
+from metric_oracle.job import LOCK, Job, working
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.progress import Progress, silent
 from metric_oracle.sources.attaching import can_make, run_models
 
 BUILDING = ".building"
-# Files of an unfinished build: the lock, which one process holds, and the record of the finished parts.
-LOCK = ".lock"
-PROGRESS = "build.json"
+PROGRESS = "build.json"  # the record of the job, see `job`
 # Folder for the finished work of an encoder, and the names of its files.
 SCRATCH = "encoding"
 _SCRATCH_FILES = ("states.raw", "states.json")
-# Files with the output of a model so far, see `sources.contract.Source.run`.
-_MODEL_PART = re.compile(rf"{SCRATCH}/\.?({'|'.join(s.name for s in ATTACHED if s.model)})-\d+\.part(\.\d+\.tmp)?")
+# Files with the output of a model so far and their record, see `sources.contract.Source.run`.
+_MODELS = "|".join(record.name for record in ATTACHED if record.model)
+_MODEL_FILE = re.compile(rf"{SCRATCH}/\.?({_MODELS})(-\d+\.part|\.json)(\.\d+\.tmp)?")
 _TEMPORARY = re.compile(rf"({SCRATCH}/)?\.?(build|manifest|stamps|states)\.json\.\d+\.tmp")  # of `write_bytes`
 # Representations with files of their own.
 STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not (record.parts or record.is_pair))
@@ -89,16 +88,10 @@ def build_index(
     building = out.with_name(out.name + BUILDING)
     _check_own(building)
     try:
-        building.mkdir(parents=True, exist_ok=True)
-        with exclusive(building, LOCK, "build"):
-            try:
-                _check_new(out)  # another build may have finished in the meantime
-            except InputError:
-                _remove_empty(building)
-                raise
+        with working(building, "build"):
+            _check_new(out)  # another build may have finished in the meantime
             _build(reports, building, kinds, (source, section), states or {}, silent if progress is None else progress)
-            building.rename(out)
-            sync(out.parent)
+            move_folder(building, out)
             _finish(out)
     except OSError as error:
         if error.errno not in _NO_ROOM and not any(
@@ -126,14 +119,6 @@ def _finish(out: Path) -> None:
     """Remove the files that only the build needed from a finished index."""
     for name in (PROGRESS, LOCK):
         (out / name).unlink(missing_ok=True)
-
-
-def _remove_empty(building: Path) -> None:
-    """Remove a build folder that contains only its lock."""
-    with suppress(OSError):  # a third process has removed it, or has made the lock again and will remove it
-        if [path.name for path in building.iterdir()] == [LOCK]:
-            (building / LOCK).unlink()
-            building.rmdir()
 
 
 def _check_new(out: Path) -> None:
@@ -201,7 +186,7 @@ def _contents(building: Path) -> tuple[list[str], list[str]]:
     of_builds: list[str] = []
     foreign: list[str] = []
     for name, mode in modes.items():
-        is_file = stat.S_ISREG(mode) and (name in names or _TEMPORARY.fullmatch(name) or _MODEL_PART.fullmatch(name))
+        is_file = stat.S_ISREG(mode) and (name in names or _TEMPORARY.fullmatch(name) or _MODEL_FILE.fullmatch(name))
         is_folder = stat.S_ISDIR(mode) and (name in STORED or name == SCRATCH)
         (of_builds if is_file or is_folder else foreign).append(name)
     return of_builds, foreign
@@ -243,19 +228,19 @@ def _build(
     reports = run_models(reports, building / SCRATCH)
     digest = inputs_digest(reports)
     parts = ["reports", *(["columns"] if reports.columns else []), *kinds]
-    done = _resume(building, digest, parts)
+    job = _resumed(building, digest, parts)
     reports = replace(reports, scratch=building / SCRATCH)
+    counts: dict[str, Any] = {}
 
     def part(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
         """Build a part unless it is done; `make` writes its files into a folder and returns counts for the manifest."""
-        if name in done:
-            return
-        progress(name, None, None)
-        folder = building / name if name in STORED else building
-        folder.mkdir(exist_ok=True)
-        counts = make(folder)
-        done[name] = {"counts": counts, "files": _describe(building, name)}
-        sealed.write_json(building / PROGRESS, {"inputs": digest, "done": done})
+        files = [*_files_of(name)]
+        if not all(map(job.holds, files)):
+            progress(name, None, None)
+            folder = building / name if name in STORED else building
+            folder.mkdir(exist_ok=True)
+            job.record(*files, note=make(folder))
+        counts[name] = job.pieces[files[0]].note
 
     part("reports", lambda folder: _write_reports(folder, reports))
     if reports.columns:
@@ -265,12 +250,14 @@ def _build(
     text_of_row = read_table(map_file(building / "reports.arrow"), REPORTS)["distinct_id"].chunk(0).to_numpy()
     for kind in kinds:
         part(kind, partial(_write_representation, kind, reports=reports, texts=texts, text_of_row=text_of_row))
+    files = {name: is_data for name_of_part in parts for name, is_data in _files_of(name_of_part).items()}
+    sums = {name: job.pieces[name].sha256 for name in files}
     content = {
-        "counts": {**done["reports"]["counts"], **{state: states[state] for state in sorted(states)}},
+        "counts": {**counts["reports"], **{state: states[state] for state in sorted(states)}},
         "source": origin[0],
         "section": list(origin[1]),
-        "representations": {kind: done[kind]["counts"] for kind in kinds},
-        "files": {name: entry for part_name in parts for name, entry in done[part_name]["files"].items()},
+        "representations": {kind: counts[kind] for kind in kinds},
+        "files": manifest.describe(building, sums, [name for name, is_data in files.items() if is_data]),
         **({"columns": list(reports.columns)} if reports.columns else {}),
     }
     stamps = {name: (building / name).stat() for name in content["files"]}
@@ -278,53 +265,29 @@ def _build(
     built_by = f"metric-oracle {version('metric-oracle')}"
     built_at = datetime.now(UTC).isoformat(timespec="seconds")
     manifest.write_manifest(building, content, built_by=built_by, built_at=built_at)
-    folders = {(building / name).parent for name in content["files"]} | {building}
-    for path in (*(building / name for name in content["files"]), building / manifest.NAME, *folders):
-        sync(path)
     for name in [name for name in _contents(building)[0] if name.startswith(f"{SCRATCH}/")]:
         (building / name).unlink(missing_ok=True)
     if (building / SCRATCH).is_dir():
         (building / SCRATCH).rmdir()
 
 
-def _describe(building: Path, part: str) -> dict[str, Any]:
-    """Return what the manifest records of the files of a part, by name."""
-    files = _files_of(part)
-    return manifest.describe(building, files, [name for name, is_data in files.items() if is_data])
+def _resumed(building: Path, digest: str, parts: Sequence[str]) -> Job:
+    """Return the job of a build of reports with this digest; files that earlier builds left and it has no use for go.
 
-
-def _resume(building: Path, digest: str, parts: Sequence[str]) -> dict[str, Any]:
-    """Return the finished parts of an interrupted build, by name, with their counts and files; delete the other parts.
-
-    A part is finished if it was built of reports with the same digest, and its files have their checksums. What models
-    have made so far is kept.
+    What models have made so far is kept, for the encoder itself decides which of its files can be.
     """
-    try:
-        state = sealed.read_json(building / PROGRESS, "Build it again.")
-        finished = state["done"] if state["inputs"] == digest else {}
-        done = {name: finished[name] for name in parts if _is_right(building, name, finished.get(name))}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        done = {}
-    kept = {LOCK, SCRATCH, *([PROGRESS, *done] if done else []), *(f for part in done for f in _files_of(part))}
+    job = Job(building, PROGRESS)
+    files = [file for part in parts for file in _files_of(part)]
+    job.keep(dict.fromkeys(files, digest))
+    kept = {LOCK, SCRATCH, *parts, *job.pieces, *([PROGRESS] if job.pieces else [])}
     for name in reversed(_contents(building)[0]):
-        # The encoder itself decides which of its files can be kept.
         if name not in kept and not name.startswith(f"{SCRATCH}/"):
             if (building / name).is_dir():
                 (building / name).rmdir()
             else:
                 (building / name).unlink()
-    return done
-
-
-def _is_right(building: Path, part: str, recorded: Any) -> bool:
-    """Return whether the files of a part are as `recorded`, its entry of build.json, or None where it has none.
-
-    A power cut may have damaged the files or the record.
-    """
-    try:
-        return bool(isinstance(recorded["counts"], dict) and recorded["files"] == _describe(building, part))
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-        return False
+    job.claim(*files, made_of=digest)
+    return job
 
 
 def inputs_digest(reports: Reports) -> str:

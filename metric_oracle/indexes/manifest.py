@@ -11,13 +11,13 @@ import json
 import mmap
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import DamagedIndexError, IndexFormatError, InputError, as_called
-from metric_oracle.files import checksum, sha256, write_json
+from metric_oracle.files import checksum, write_json
 from metric_oracle.indexes.store import PIECE, hash_content, map_file
 
 FORMAT = "metric-oracle index"
@@ -28,9 +28,12 @@ SET_NAME, SET_FORMAT = "set.json", "metric-oracle shard set"  # of a shard set, 
 STAMPS = "stamps.json"
 
 
-def describe(folder: Path, names: Iterable[str], data_names: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """Return name -> "bytes" and "sha256" of files of an index, and "content", a hash, of those in `data_names`."""
-    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in sorted(names)}
+def describe(folder: Path, sums: Mapping[str, str], data_names: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return name -> "bytes" and "sha256" of files of an index, and "content", a hash, of those in `data_names`.
+
+    `sums` has the SHA-256 of each file.
+    """
+    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sums[name]} for name in sorted(sums)}
     for name in data_names:
         files[name]["content"] = hash_content(folder / name)
     return files

@@ -1,4 +1,5 @@
 import errno
+import hashlib
 import io
 import json
 import os
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle import job, sealed
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatError, InputError, called
 from metric_oracle.indexes import build as index_module
@@ -848,6 +850,11 @@ def test_folder_without_permission(open_folder, request):
             index_module.build_index(plain("ab", "cd"), open_folder / name)
 
 
+def part_of(name):
+    """Return the part of an index that a file belongs to."""
+    return name.partition("/")[0] if "/" in name else "reports"
+
+
 def test_killed_at_many_writes(inputs, built, tmp_path):
     out = tmp_path / "I"
     for n in range(1, 10_000, 4):
@@ -860,8 +867,10 @@ def test_killed_at_many_writes(inputs, built, tmp_path):
         if out.exists():
             assert open_index(out).fingerprint == built.fingerprint
         else:
-            state = tmp_path / "I.building/build.json"
-            finished = list(json.loads(state.read_text())["done"]) if state.exists() else []
+            pieces = job.Job(tmp_path / "I.building", "build.json").pieces
+            finished = {part_of(name) for name in pieces} - {
+                part_of(name) for name in pieces if not pieces[name].sha256
+            }
             named = Calls()
             again = index_module.build_index(inputs, out, progress=named)
             assert again.fingerprint == built.fingerprint
@@ -875,14 +884,14 @@ def test_killed_at_many_writes(inputs, built, tmp_path):
 CHILD = """
 import os, signal, sys
 import metric_oracle as mo
-from metric_oracle.indexes import build
+from metric_oracle import job
 stop = sys.argv[1]
-write_json = build.sealed.write_json
+write_json = job.write_json
 def killed(path, content):
     write_json(path, content)
-    if path.name == "build.json" and list(content["done"])[-1] == stop:
+    if path.name == "build.json" and any(of["sha256"] for name, of in content.items() if name.startswith(stop)):
         os.kill(os.getpid(), signal.SIGKILL)
-build.sealed.write_json = killed
+job.write_json = killed
 print("ready", flush=True)
 reports = mo.reports(sys.argv[2], radgraph=sys.argv[4], chexbert_labels=sys.argv[5], uncertain="positive")
 mo.build_index(reports, sys.argv[3])
@@ -989,12 +998,12 @@ def test_fewer_metrics_on_resuming_leave_nothing_behind(inputs, tmp_path):
     assert not (index.folder / "radgraph").exists()
 
 
-@pytest.mark.parametrize("damage", ["cut", "altered", "gone", "list", "text", "done", "parts", "climbs"])
+@pytest.mark.parametrize("damage", ["cut", "altered", "gone", "list", "text", "form", "pieces", "climbs"])
 def test_damaged_unfinished_build_starts_clean(inputs, built, tmp_path, damage):
     killed_build(inputs, tmp_path / "I")
     building = tmp_path / "I.building"
     (tmp_path / "reports.arrow").write_text("mine")
-    state = json.loads((building / "build.json").read_text())
+    state = sealed.read_json(building / "build.json", "")
     path = building / "ngrams/features.arrow"
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-5])
@@ -1005,13 +1014,13 @@ def test_damaged_unfinished_build_starts_clean(inputs, built, tmp_path, damage):
     elif damage == "gone":
         path.unlink()
     else:
-        if damage == "done":
-            state["done"] = [1]
-        elif damage == "parts":
-            state["done"]["ngrams"] = 5
+        if damage == "form":
+            state = {"done": [1]}
+        elif damage == "pieces":
+            state["ngrams/features.arrow"] = 5
         elif damage == "climbs":
-            state["done"]["ngrams"]["files"] = {"../reports.arrow": {"bytes": 4, "sha256": "x"}}
-        text = {"list": "[]", "text": "{"}.get(damage, json.dumps(state))
+            state["../reports.arrow"] = {"made_of": "", "sha256": hashlib.sha256(b"mine").hexdigest()}
+        text = {"list": "[]", "text": "{"}.get(damage, json.dumps(sealed.seal(state)))
         (building / "build.json").write_text(text)
     assert index_module.build_index(inputs, tmp_path / "I").fingerprint == built.fingerprint
     assert (tmp_path / "reports.arrow").read_text() == "mine"
@@ -1092,14 +1101,14 @@ def test_two_builds_at_once(inputs, built, tmp_path):
 
 
 def test_build_that_ends_while_another_waits_for_the_lock(inputs, built, tmp_path, monkeypatch):
-    alone = index_module.exclusive
+    alone = job.exclusive
 
     def late(*building):
         monkeypatch.undo()
         shutil.copytree(built.folder, tmp_path / "I")
         return alone(*building)
 
-    monkeypatch.setattr(index_module, "exclusive", late)
+    monkeypatch.setattr(job, "exclusive", late)
     with pytest.raises(InputError, match=r"^out must be a new folder; got .*I, which exists"):
         index_module.build_index(inputs, tmp_path / "I")
     assert everything(tmp_path / "I") == everything(built.folder)

@@ -39,12 +39,16 @@ def folder_with(tmp_path, **changes):
     return folder
 
 
+def sums(folder, names):
+    return {name: sha256(folder / name) for name in names}
+
+
 def index_of(folder, stamped=True, **contents):
     """Write an index of files, with stamps as a build leaves them."""
     folder.mkdir(exist_ok=True)
     for name, content in contents.items():
         (folder / name).write_bytes(content)
-    files = describe(folder, contents)
+    files = describe(folder, sums(folder, contents))
     if stamped:
         stamps = {name: [s.st_size, s.st_mtime_ns] for name in files for s in [(folder / name).stat()]}
         write_json(folder / "stamps.json", stamps)
@@ -308,13 +312,17 @@ def test_no_descriptor_stays_open_but_those_of_maps(tmp_path):
 
 
 def test_fingerprint_is_that_of_the_data(tmp_path):
+    def described(*names):
+        return describe(tmp_path, sums(tmp_path, names), ["data.arrow"])
+
+    both = "data.arrow", "codes.arrow"
     write_arrays(tmp_path / "data.arrow", {"x": np.arange(5)})
     write_arrays(tmp_path / "codes.arrow", {"x": np.arange(5)})
-    content = {"source": "CSV", "files": describe(tmp_path, ["data.arrow", "codes.arrow"], ["data.arrow"])}
+    content = {"source": "CSV", "files": described(*both)}
     wanted = fingerprint(content)
     write_arrays(tmp_path / "codes.arrow", {"x": np.arange(6)})
-    other = {"source": "Parquet", "files": describe(tmp_path, ["data.arrow", "codes.arrow"], ["data.arrow"])}
+    other = {"source": "Parquet", "files": described(*both)}
     assert other["files"] != content["files"]
     assert fingerprint(other) == wanted
     write_arrays(tmp_path / "data.arrow", {"x": np.arange(6)})
-    assert fingerprint({"files": describe(tmp_path, ["data.arrow"], ["data.arrow"])}) != wanted
+    assert fingerprint({"files": described("data.arrow")}) != wanted

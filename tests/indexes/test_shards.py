@@ -14,9 +14,9 @@ import metric_oracle as mo
 from metric_oracle.errors import IndexFormatError, InputError
 from metric_oracle.files import checksum, exclusive
 from metric_oracle.indexes import build, shard_build, shards
-from metric_oracle.indexes.build import LOCK
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name
+from metric_oracle.job import LOCK
 from support import write
 from support.power import Power, kinds_of
 
