@@ -3,7 +3,7 @@
     cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables, copies, mining
         -> retrieval -> reading, findings -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
 
-The rooms of design.md: each imports only what stands in ``ALLOWED``. `arguments`, `errors`, `files`, `public`,
+The rooms of design.md: each imports only what stands in ``ALLOWED``. `arguments`, `errors`, `files`, `job`, `public`,
 `records`, `statistics` and `typed` are leaves, and so is `metrics`, which collects the records in the folders of the
 kernels. `web` serves and renders pages and knows nothing of what they show. `cluster` hands work to Ray and knows
 nothing of the work. Kernels know no Arrow, no files and no command line, and the plain scorers import no fast module.
