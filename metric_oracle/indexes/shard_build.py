@@ -16,7 +16,7 @@ from typing import Any
 from metric_oracle.arguments import check_new_folder
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, InUseError
-from metric_oracle.files import checksum, exclusive, remove_leftovers, sync, write_json
+from metric_oracle.files import checksum, exclusive, only_writer, remove_leftovers, sync, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import BUILDING, build_index
 from metric_oracle.indexes.index import open_index as open_one
@@ -76,15 +76,10 @@ def build_set(
             break
         while not any(_is_free(folder) for folder in busy) and not all(map(_is_finished, busy)):
             time.sleep(PAUSE)
-    while not (out / NAME).is_file():
-        try:
-            with exclusive(out, LOCK, "build"):
-                if not (out / NAME).is_file():
-                    write_set(out, n_shards, plan_sum)
-        except InUseError:
-            time.sleep(PAUSE)
-    for name in (PLAN, LOCK):
-        (out / name).unlink(missing_ok=True)
+    with only_writer(out / NAME):
+        if not (out / NAME).is_file():
+            write_set(out, n_shards, plan_sum)
+    (out / PLAN).unlink(missing_ok=True)
     for name in (PLAN, NAME):  # temporary files of workers that were killed before the rename
         remove_leftovers(out / name, f".{name}.", ".tmp")
     return ShardSet(out)
@@ -127,9 +122,13 @@ def _begin(out: Path, plan_sum: str) -> bool:
     if finished is not None or (begun is None and not is_new):
         check_new_folder("out", out)
     if begun is None:
-        write_json(out / PLAN, {"plan": plan_sum})
+        with only_writer(out / PLAN):  # of workers with different plans, one begins
+            begun = _recorded(out / PLAN)
+            if begun is None:
+                begun = plan_sum
+                write_json(out / PLAN, {"plan": plan_sum})
         sync(out.parent)
-    elif begun != plan_sum:
+    if begun != plan_sum:
         raise InputError(
             "out",
             "must be a new folder, or an unfinished set of the same reports, files and options",

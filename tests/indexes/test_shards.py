@@ -12,7 +12,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.errors import IndexFormatError, InputError
-from metric_oracle.files import checksum, exclusive
+from metric_oracle.files import checksum, exclusive, write_json
 from metric_oracle.indexes import build, shard_build, shards
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name
@@ -255,6 +255,23 @@ def test_another_command_is_no_worker(table, tmp_path, monkeypatch):
     for wrong in (0, True, "3"):
         with pytest.raises(InputError, match=r"^build_index: shard_rows must be an int (of at least 1|or None); got "):
             make(table, tmp_path, shard_rows=wrong)
+
+
+def test_of_two_plans_at_one_moment_one_begins(table, tmp_path, monkeypatch):
+    """Another worker begins another set in the same new folder, after this one has found it empty."""
+    lock = shard_build.only_writer
+
+    def late(path):
+        write_json(path, {"plan": "of another set"})
+        return lock(path)
+
+    monkeypatch.setattr(shard_build, "only_writer", late)
+    with pytest.raises(
+        InputError, match=r"^build_index: out must be a new folder, or an unfinished .*, which was begun"
+    ):
+        make(table, tmp_path)
+    assert json.loads((tmp_path / "set" / PLAN).read_text()) == {"plan": "of another set"}
+    assert [path.name for path in (tmp_path / "set").iterdir()] == [PLAN]
 
 
 def test_a_finished_shard_of_other_reports_is_refused(table, tmp_path, monkeypatch):
