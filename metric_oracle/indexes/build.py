@@ -250,7 +250,7 @@ def _build(
     text_of_row = read_table(map_file(building / "reports.arrow"), REPORTS)["distinct_id"].chunk(0).to_numpy()
     for kind in kinds:
         part(kind, partial(_write_representation, kind, reports=reports, texts=texts, text_of_row=text_of_row))
-    files = {name: is_data for name_of_part in parts for name, is_data in _files_of(name_of_part).items()}
+    files = {name: is_data for name_of_part in parts for name, is_data in sorted(_files_of(name_of_part).items())}
     sums = {name: job.pieces[name].sha256 for name in files}
     content = {
         "counts": {**counts["reports"], **{state: states[state] for state in sorted(states)}},

@@ -33,7 +33,7 @@ def describe(folder: Path, sums: Mapping[str, str], data_names: Iterable[str] = 
 
     `sums` has the SHA-256 of each file.
     """
-    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sums[name]} for name in sorted(sums)}
+    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sums[name]} for name in sums}
     for name in data_names:
         files[name]["content"] = hash_content(folder / name)
     return files
