@@ -87,8 +87,15 @@ class Address:
 
 
 def read_address(given: Mapping[str, str], cases: Cases, searched: Sequence[str] = ()) -> Address:
-    """Check the parameters of an address; `searched` has the words to which addresses refer by their number."""
-    address = Address({name: value for name, value in given.items() if value})
+    """Check the parameters of an address, and leave out the empty ones.
+
+    Addresses refer to words of `searched` by number. A greater one is of a server that ran earlier, and is left out.
+    """
+    kept = {name: value for name, value in given.items() if value}
+    words = kept.get("words", "")
+    if words.isascii() and words.isdigit() and int(words[:18]) >= len(searched):
+        del kept["words"]
+    address = Address(kept)
     last, last_metric = len(cases.columns) - 1, len(cases.metric_names) - 1
     most = {
         "ties": 1 << 60,
@@ -101,8 +108,8 @@ def read_address(given: Mapping[str, str], cases: Cases, searched: Sequence[str]
     chosen: dict[str, Any] = {name: address.integer(name, most[name]) for name in most}
     chosen |= {name: address.number(name) for name in ("low", "high")}
     chosen |= {one.name: address.given.get(one.name) == "1" for one in fields(Chosen) if one.default is False}
-    words = address.integer("words", len(searched) - 1)
-    return Address(address.given, Chosen(**chosen, words="" if words is None else searched[words]))
+    number = address.integer("words", len(searched) - 1)
+    return Address(kept, Chosen(**chosen, words="" if number is None else searched[number]))
 
 
 def choose(cases: Cases, chosen: Chosen) -> pl.DataFrame:

@@ -1,12 +1,13 @@
 """Copies of training reports, from a file of `oracle overlap --pairs`: the worst ones, and those of one test report."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from metric_oracle.copies.measure import LONG, NEAR, NOVELTY, masked
 from metric_oracle.copies.overlap import HUMAN, LIMITS
@@ -33,17 +34,10 @@ class CopiedCases:
 
     table: pa.Table  # that of `Overlap.pairs`, the longest runs first
     signature: dict[str, Any]  # signature of the file
-    _rows: dict[str, list[int]] = field(init=False, repr=False)  # rows of the table by the ids of the test reports
-
-    def __post_init__(self) -> None:
-        rows: dict[str, list[int]] = {}
-        for i, study in enumerate(self.table["query_id"].to_pylist()):
-            rows.setdefault(study, []).append(i)
-        object.__setattr__(self, "_rows", rows)
 
     def check(self, ids: list[str], index: Index | None) -> None:
         """Raise InputError unless the file has one of the test reports `ids` and, if an index is given, is of it."""
-        if self._rows.keys().isdisjoint(ids):
+        if set(ids).isdisjoint(self.table["query_id"].to_pylist()):
             raise InputError(
                 "copies",
                 "must have the ids of the test reports",
@@ -64,12 +58,15 @@ class CopiedCases:
         """Names of the sets, the human test reports first."""
         return sorted(set(self.table["set"].to_pylist()), key=lambda name: (name != HUMAN, name))
 
+    def of_set(self, name: str | None) -> pa.Table:
+        """Return the rows of the table that are of a set, or all if it is None."""
+        return self.table if name is None else self.table.filter(pc.field("set") == name)
+
     def summary(self) -> list[dict[str, Any]]:
         """Return a dict for each set with its name and the numbers of its column in the table of `overlap`."""
-        names = np.array(self.table["set"].to_pylist(), object)
         summed = []
         for name in self.sets:
-            of_set = self.table.filter(pa.array(names == name))
+            of_set = self.of_set(name)
             run, n_grams = of_set["longest_run"].to_numpy(), of_set[_GRAMS].to_numpy()
             n_new = np.rint(of_set[_NEW].fill_null(0.0).to_numpy() * n_grams)
             summed.append(
@@ -85,32 +82,21 @@ class CopiedCases:
             )
         return summed
 
-    def worst(self, name: str | None, first: int, count: int) -> tuple[int, list[dict[str, Any]]]:
-        """Return the number of reports of the set `name`, or of all sets if it is None, and some of them as `_shown`.
-
-        These are `count` reports from position `first` on, in the order of the table.
-        """
-        table = self.table
-        if name is not None:
-            table = table.filter(pa.array(np.array(table["set"].to_pylist(), object) == name))
-        return table.num_rows, [_shown(row) for row in table.slice(first, count).to_pylist()]
-
     def of(self, study: str, texts: Mapping[str, str | None], index: Index | None) -> list[dict[str, Any]]:
         """Return for each set what pages show of its report for the test report with the id `study`, in table order.
 
-        That is what `_shown` and `_marked` return. `texts` has the reports by the names of their sets, as far as they
-        are known, for a file without texts; `index` has the training reports.
+        That is what `shown_copy` and `_marked` return. For a file without texts, `texts` has the reports by the names
+        of their sets, where they are known; `index` has the training reports.
         """
         shown = []
-        for i in self._rows.get(study, ()):
-            (row,) = self.table.slice(i, 1).to_pylist()
+        for row in self.table.filter(pc.field("query_id") == study).to_pylist():
             text = row.get("text", texts.get(row["set"]))
             other = None
             if index is not None and 0 <= row["run_row"] < index.n_reports:
                 other = index.take("text", np.array([row["run_row"]]))[0].as_py()
             if self.signature.get("masked"):
                 text, other = (None if one is None else masked(one) for one in (text, other))
-            shown.append({**_shown(row), **_marked(text, other, row["longest_run"])})
+            shown.append({**shown_copy(row), **_marked(text, other, row["longest_run"])})
         return shown
 
 
@@ -131,7 +117,7 @@ def _checked(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     return table
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+def shown_copy(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what pages show of a row of the table, without its text."""
     same = [name.removeprefix("same_") for name, value in row.items() if name.startswith("same_") and value is True]
     return {

@@ -11,6 +11,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.explorer.addresses import ROWS, Address, choose, link, read_address
 from metric_oracle.explorer.case import shown_evidence
 from metric_oracle.explorer.cases import ORACLE, Cases
+from metric_oracle.explorer.copied_cases import shown_copy
 from metric_oracle.explorer.evidence import Segment
 from metric_oracle.explorer.exhibits import exhibit_texts
 from metric_oracle.explorer.figures import sections
@@ -118,19 +119,20 @@ def rows_of_systems(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 def copies(cases: Cases, address: Address) -> dict[str, Any]:
     """Return what each set of reports shares with training reports, the longest shared runs first."""
-    copied: Any = cases.copied
+    copied = cases.copied
+    assert copied is not None
     sets = copied.sets
     chosen = address.integer("set", len(sets) - 1)
     name, filters = (None, {}) if chosen is None else (sets[chosen], {"set": str(chosen)})
-    total, _ = copied.worst(name, 0, 0)
-    paged = address.page("/copies", filters, total)
-    _, shown = copied.worst(name, (paged["page"] - 1) * ROWS, ROWS)
+    table = copied.of_set(name)
+    paged = address.page("/copies", filters, table.num_rows)
+    shown = map(shown_copy, table.slice((paged["page"] - 1) * ROWS, ROWS).to_pylist())
     place = {study: q for q, study in enumerate(cases.ids)}
     return {
         "summary": copied.summary(),
         "is_masked": bool(copied.signature.get("masked")),
         "limits": (LIMITS[0], LONG, NOVELTY),
-        "total": total,
+        "total": table.num_rows,
         "rows": [{**row, "place": place.get(row["query_id"])} for row in shown],
         "sets": [
             ("all", "/copies", chosen is None),

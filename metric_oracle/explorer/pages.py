@@ -85,15 +85,7 @@ class Explorer:
         return page(name, status, tab=tab, **self._frame, **view)
 
     def _address(self, request: Request) -> Address:
-        given = dict(request.query_params)
-        if self._is_forgotten(given):
-            del given["words"]
-        return read_address(given, self.cases, self.searched)
-
-    def _is_forgotten(self, given: dict[str, str]) -> bool:
-        """Return whether the words that an address refers to are those of a server that ran earlier."""
-        words = given.get("words", "")
-        return words.isascii() and words.isdigit() and int(words[:18]) >= len(self.searched)
+        return read_address(request.query_params, self.cases, self.searched)
 
     def overview(self, request: Request) -> Response:
         """Show the first page."""
@@ -107,8 +99,9 @@ class Explorer:
 
     def table(self, request: Request) -> Response:
         """Show a page of the list of test reports, with the filters and in the order of the address."""
-        is_forgotten = self._is_forgotten(dict(request.query_params))
-        return self._table(self._address(request), _FORGOTTEN if is_forgotten else "")
+        address = self._address(request)
+        is_forgotten = request.query_params.get("words") and "words" not in address.given
+        return self._table(address, _FORGOTTEN if is_forgotten else "")
 
     def _table(self, address: Address, message: str = "", status: int = 200) -> Response:
         return self._page("cases.html", "Test reports", {**table(self.cases, address), "message": message}, status)
@@ -149,7 +142,7 @@ class Explorer:
     def case_json(self, request: Request) -> Response:
         """Return what a test report's page shows as JSON."""
         q = self._position(request)
-        rank = Address(dict(request.query_params)).integer("rank", 1 << 60)
+        rank = self._address(request).integer("rank", 1 << 60)
         with self._working:
             shown = details(self.cases, q, max(1, rank or 1))
         name = re.sub(r"[^A-Za-z0-9._-]", "_", self.cases.ids[q])[:80]
@@ -179,8 +172,7 @@ class Explorer:
 
     def copies(self, request: Request) -> Response:
         """Show what each set of reports shares with training reports, the longest shared runs first."""
-        given = {name: value for name, value in request.query_params.items() if value}
-        return self._page("copies.html", "Copies", page_views.copies(self.cases, Address(given)))
+        return self._page("copies.html", "Copies", page_views.copies(self.cases, self._address(request)))
 
     # Systems
 
