@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from metric_oracle.corpora.kept import check_kept, values_of_ids
 from metric_oracle.corpora.missing import state_of
+from metric_oracle.corpora.read import DEFAULT, Read
 from metric_oracle.corpora.reports import Reports, sort_out, table_source, with_columns
 from metric_oracle.corpora.tables import (
     ENDINGS,
@@ -41,11 +42,13 @@ from metric_oracle.corpora.text_files import (
 from metric_oracle.errors import InputError, option
 from metric_oracle.sealed import record_of
 
+# Fields of `Read` that reports in pieces may have; the profile is that of folders.
+STREAMED = ("section", "id_column", "text_column", "profile", "keep_empty", "encoding", "separator")
 AT_ONCE = 1 << 16  # rows per piece
 LONGEST = 1 << 26  # characters in a cell, at most
 
 
-def can_stream(path: Path, *, encoding: str | None = None, separator: str | None = None) -> bool:
+def can_stream(path: Path, read: Read = DEFAULT) -> bool:
     """Return whether a file is Parquet, CSV, TSV or JSON Lines and can be read in pieces.
 
     CheXpert Plus cannot, because its images are sorted into studies, nor a Parquet file that this package wrote,
@@ -54,7 +57,7 @@ def can_stream(path: Path, *, encoding: str | None = None, separator: str | None
     kind = ENDINGS.get(file_ending(path))
     if not path.is_file() or kind in (None, "JSON", "Excel") or (kind == "Parquet" and is_packed(path)):
         return False
-    if kind == "JSON Lines" and _head(path, stream_encoding(path, encoding)).lstrip().startswith("["):
+    if kind == "JSON Lines" and _head(path, stream_encoding(path, read.encoding)).lstrip().startswith("["):
         return False  # one JSON array
     if kind == "Parquet":
         from pyarrow import parquet
@@ -62,7 +65,7 @@ def can_stream(path: Path, *, encoding: str | None = None, separator: str | None
         with whole_parquet(path):
             if record_of(parquet.read_schema(str(path))) is not None:
                 return False  # one that we wrote, whose checksum is that of the whole table
-    table = next(_pieces(path, encoding, separator), None)
+    table = next(_pieces(path, read), None)
     return table is not None and "path_to_image" not in table.names
 
 
@@ -74,18 +77,9 @@ def n_rows(path: Path) -> int | None:
 
 
 def stream_reports(
-    path: Path,
-    per_piece: int,
-    *,
-    section: str | None = None,
-    id_column: str | None = None,
-    text_column: str | None = None,
-    keep_empty: bool = False,
-    encoding: str | None = None,
-    separator: str | None = None,
-    keep: str | Sequence[str] = (),
+    path: Path, per_piece: int, read: Read = DEFAULT, *, keep: str | Sequence[str] = ()
 ) -> Iterator[Reports]:
-    """Yield the reports of a file in pieces; each but the last keeps `per_piece`. Options as in `read_reports`.
+    """Yield the reports of a file in pieces; each but the last keeps `per_piece`. Of `read`, `STREAMED` counts.
 
     Rows with the same id are images of one study and must have the same text; only the first is kept. Such rows must
     lie less than `per_piece` reports apart. `indexes.shards` raises if two pieces share an id.
@@ -103,11 +97,11 @@ def stream_reports(
         """Return the rows read so far as Reports."""
         counts = {"rows": n_rows, "duplicate": n_rows - len(reports)}
         what = ", ".join(filter(None, [source.what, note]))
-        made = sort_out(reports, what, counts, path, keep_empty=keep_empty, section=known)
+        made = sort_out(reports, what, counts, path, keep_empty=read.keep_empty, section=known)
         return with_columns(made, columns)
 
-    for table in _pieces(path, encoding, separator):
-        source = table_source(table, section, id_column, text_column, names)
+    for table in _pieces(path, read):
+        source = table_source(table, read.section, read.id_column, read.text_column, names)
         for name in names:
             # Of the ids of the last piece, whose reports may go on in this one.
             of_piece = {study: value for study, value in columns.get(name, {}).items() if study in reports}
@@ -130,7 +124,7 @@ def stream_reports(
                 n_rows += 1
                 continue
             state = state_of(text)
-            is_kept = not state or (keep_empty and state != "missing")
+            is_kept = not state or (read.keep_empty and state != "missing")
             if is_kept and n_kept == per_piece:
                 yield piece()
                 before, reports, n_rows, n_kept = reports, {}, 0, 0
@@ -142,16 +136,16 @@ def stream_reports(
     yield piece()
 
 
-def _pieces(path: Path, encoding: str | None, separator: str | None) -> Iterator[Table]:
+def _pieces(path: Path, read: Read) -> Iterator[Table]:
     """Yield a file as tables of consecutive rows."""
-    kind = table_kind(path, encoding=encoding, separator=separator)
+    kind = table_kind(path, encoding=read.encoding, separator=read.separator)
     if kind == "Parquet":
         yield from _parquet(path)
         return
-    requested = checked_encoding(encoding)
+    requested = checked_encoding(read.encoding)
     name = ""
     try:
-        name = stream_encoding(path, encoding)
+        name = stream_encoding(path, read.encoding)
         # A lone carriage return ends a row of CSV only.
         with io.TextIOWrapper(opened(path), name, newline="\n" if kind == "JSON Lines" else "") as file:
             lines = _checked(file, requested, path)
@@ -160,7 +154,7 @@ def _pieces(path: Path, encoding: str | None, separator: str | None) -> Iterator
             else:
                 head = _head(path, name)
                 n_above, _, above = above_header(head)
-                delimiter = csv_body(head, kind, checked_separator(separator))[1]
+                delimiter = csv_body(head, kind, checked_separator(read.separator))[1]
                 note = ", ".join(filter(None, [encoding_note(name), above]))
                 below = islice(dropwhile(_is_blank, lines), n_above, None)
                 yield from _csv(below, path, kind, note, delimiter)

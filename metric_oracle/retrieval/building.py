@@ -16,7 +16,7 @@ from metric_oracle.corpora.kept import check_kept
 from metric_oracle.corpora.marks import remarks
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.streams import can_stream, n_rows, stream_reports
+from metric_oracle.corpora.streams import STREAMED, can_stream, n_rows, stream_reports
 from metric_oracle.declared import READING, Flag
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.build import inputs_digest
@@ -30,8 +30,6 @@ from metric_oracle.retrieval.plan import open_runner
 from metric_oracle.sources.attaching import attach_sources, is_model, piece_of, read_sources
 from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
-# Options for reading that apply to a file read in pieces.
-STREAMED = ("section", "id_column", "text_column", "keep_empty", "encoding", "separator")
 STATES = ("missing", "empty", "tokenless")
 
 
@@ -42,9 +40,9 @@ def states_of(reports: Reports) -> dict[str, int]:
 
 def may_stream(reports: Any, read: Read) -> bool:
     """Return whether reports are a file that can be read in pieces with the options `read`."""
-    if not isinstance(reports, str | Path) or read.given.keys() - {*STREAMED, "profile"}:
+    if not isinstance(reports, str | Path) or read.given.keys() - {*STREAMED}:
         return False
-    return can_stream(Path(reports), encoding=read.encoding, separator=read.separator)
+    return can_stream(Path(reports), read)
 
 
 class SharedSources:
@@ -117,7 +115,6 @@ def build_streamed(
         "encoding": None if opened_encoder is None else _settings(opened_encoder),
         "metrics": metrics,
     }
-    options = given_of(read.given, STREAMED)
     words: Counter[str] = Counter()
     marks: Counter[str] = Counter()
 
@@ -125,7 +122,7 @@ def build_streamed(
         """Yield the reports of each shard, and count words for missing reports and marks in texts."""
         words.clear()  # the file is read again where other processes build shards, too
         marks.clear()
-        for number, reports in enumerate(stream_reports(path, n, keep=keep, **options)):
+        for number, reports in enumerate(stream_reports(path, n, read, keep=keep)):
             words.update(reports.words)
             marks.update(reports.marks)
             yield Slice(
@@ -315,8 +312,7 @@ def build_index(
         )
     if where is not None:
         step = "Write the wanted reports to a CSV file."
-        in_pieces = (*STREAMED, "profile")
-        check_left_out(given.options.given, "with a runner, which reads a file in pieces", step, allowed=in_pieces)
+        check_left_out(given.options.given, "with a runner, which reads a file in pieces", step, allowed=STREAMED)
         raise InputError(
             "reports",
             f"must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "

@@ -13,6 +13,7 @@ import metric_oracle as mo
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.missing import MISSING_WORDS
 from metric_oracle.corpora.predictions import as_predictions, read_predictions
+from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports, as_reports, read_reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.streams import can_stream, stream_reports
@@ -147,7 +148,7 @@ def test_the_same_reports_piece_by_piece(tmp_path, container):
     assert can_stream(path)
     for keep_empty in (False, True):
         whole = as_reports(path, mo.Read(keep_empty=keep_empty))
-        pieces = [*stream_reports(path, 2, keep_empty=keep_empty)]
+        pieces = [*stream_reports(path, 2, Read(keep_empty=keep_empty))]
         assert [text for some in pieces for text in some.texts] == whole.texts
         assert {name: sum(some.counts[name] for some in pieces) for name in COUNTS} == whole.counts
         assert sum((Counter(some.words) for some in pieces), Counter()) == whole.words

@@ -42,7 +42,7 @@ def test_pieces_are_the_whole(tmp_path, monkeypatch, at_once, keep_empty):
         whole = read_reports(path, Read(keep_empty=keep_empty))
         for n in (1, 2, 3, 50):
             assert can_stream(path)
-            found = [*stream_reports(path, n, keep_empty=keep_empty)]
+            found = [*stream_reports(path, n, Read(keep_empty=keep_empty))]
             assert [len(some.ids) for some in found[:-1]] == [n] * (len(found) - 1)
             assert [*chain(*(some.ids for some in found))] == whole.ids
             assert [*chain(*(some.texts for some in found))] == whole.texts

@@ -29,8 +29,8 @@ def table(separator=",", texts=TEXTS, header=("study_id", "report")):
 def both(path, **options):
     """Read a file whole and piece by piece; check that both are alike."""
     whole = read_reports(path, Read(**options))
-    assert can_stream(path, **{name: value for name, value in options.items() if name in ("encoding", "separator")})
-    pieces = [*stream_reports(path, 2, **options)]
+    assert can_stream(path, Read(**options))
+    pieces = [*stream_reports(path, 2, Read(**options))]
     assert [*chain(*(some.ids for some in pieces))] == whole.ids
     assert [*chain(*(some.texts for some in pieces))] == whole.texts
     head = whole.source.rpartition(",")[0]
@@ -40,7 +40,7 @@ def both(path, **options):
 
 def refused(path, match, **options):
     """Check that a file is refused with the same words whole and piece by piece."""
-    for read in (lambda: read_reports(path, Read(**options)), lambda: [*stream_reports(path, 2, **options)]):
+    for read in (lambda: read_reports(path, Read(**options)), lambda: [*stream_reports(path, 2, Read(**options))]):
         with pytest.raises(InputError, match=rf"^{match}") as caught:
             read()
         assert SECRET.split()[0] not in str(caught.value)
