@@ -377,6 +377,7 @@ def rerank(
 def pool_of(pool: str, audit: int, recall: float | None, seed: int, options: SearchOptions) -> Pool:
     """Return the pool that the arguments of `rerank` describe; raise InputError if one is wrong."""
     name, size = read_pool(pool, recall is not None)
+    check_left_out({**options.restrictions, "part": options.part}, "for a pool")
     record = None if name is None else weighed(name, options.weights)
     if record is None:
         options.check_used(("k", "text"), "a pool that is the whole corpus")

@@ -268,6 +268,17 @@ def test_what_does_not_go_together(index, queries, pool, k, line):
         rerank(index, queries, Words(), pool, k=k)
 
 
+@pytest.mark.parametrize("pool", ["bleu:3", "all"])
+@pytest.mark.parametrize(
+    ("name", "value"), [("exclude", "self"), ("min_score", 0.5), ("where", "rouge-l>=0.5"), ("part", "1/2")]
+)
+def test_a_pool_is_not_restricted(index, queries, pool, name, value):
+    """The audit scores the whole corpus, and the signature of a pool has no restriction."""
+    options = mo.SearchOptions(**{name: value})
+    with pytest.raises(InputError, match=f"^rerank: {name} must be left out for a pool; got a value. Leave out {name}"):
+        mo.rerank(index, queries, "none", pool=pool, options=options)
+
+
 # ---- with a checkpoint, through the public function and the command --------------------------------------------------
 
 
