@@ -196,7 +196,7 @@ def _score_best(n, part, k, items, corpus, query, margins, tables, work, scores)
     """
     for j in range(n):
         i = work.start[j]
-        precision, recall = bound_codes(items.document[i], corpus, query.coded, work, margins, tables.above)
+        precision, recall = bound_codes(np.int64(items.document[i]), corpus, query.coded, work, margins, tables.above)
         work.start_bound[j] = -bound_of(part, precision, recall, items.offset[i])
     order = order_of(work.start_bound[:n])
     for j in order[: FIRST * k]:
