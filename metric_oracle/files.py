@@ -15,6 +15,8 @@ from typing import Any
 
 from metric_oracle.errors import InputError, InUseError
 
+LOCK = ".lock"  # the file of a folder that the process which works there locks, see `exclusive`
+
 
 @cache
 def package_version() -> str:
@@ -98,18 +100,27 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def exclusive(folder: Path, lock: str, work: str) -> Iterator[None]:
-    """Let one process at a time work in a folder: lock the file `lock` in it while the body runs.
+def exclusive(folder: Path, work: str) -> Iterator[int]:
+    """Let one process at a time work in a folder: lock the file `LOCK` in it while the body runs; yield its descriptor.
 
-    Raise InUseError if another process has the lock; `work` names the work in the message. The system releases the lock
-    when the process ends, in whatever way.
+    Raise InUseError if another process has the lock, or removed it a moment ago; `work` names the work in the message.
+    The system releases the lock when the process ends, in whatever way.
     """
-    with (folder / lock).open("a") as file:
+    with (folder / LOCK).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not is_at(file.fileno(), folder / LOCK):
+                raise BlockingIOError
         except BlockingIOError as error:
             raise InUseError(f"another {work} is working in {folder}.", "Wait for it to end.") from error
-        yield
+        yield file.fileno()
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Return whether an open file is still the one at a path, where it may have been removed, renamed or replaced."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
+    return False
 
 
 @contextmanager
@@ -152,9 +163,8 @@ def _locked_file(path: Path, flags: int = 0) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
     with suppress(OSError):  # some file systems have no locks
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-    with suppress(FileNotFoundError):
-        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-            return descriptor
+    if is_at(descriptor, path):
+        return descriptor
     os.close(descriptor)
     return -1
 
@@ -255,7 +265,7 @@ def remove_leftovers(place: Path, before: str, after: str) -> None:
             file = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not os.path.samestat(os.fstat(file), os.stat(left, follow_symlinks=False)):
+                if not is_at(file, left):
                     continue  # it was removed, and is another writer's now
                 if left.is_dir():
                     shutil.rmtree(left)

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from metric_oracle.errors import InputError, option
-from metric_oracle.files import exclusive, remove_leftovers, sha256
+from metric_oracle.files import LOCK, exclusive, is_at, remove_leftovers, sha256
 from metric_oracle.sealed import read_json, write_json
-
-LOCK = ".lock"  # the file of a job's folder that the process which works there locks
 
 
 class Recorded(NamedTuple):
@@ -133,12 +131,13 @@ def working(folder: Path, title: str) -> Iterator[None]:
     Raise InUseError if another process works there; `title` names the work in the message.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with exclusive(folder, LOCK, title):
+    with exclusive(folder, title) as lock:
         try:
             yield
         finally:
-            with suppress(OSError):  # it was renamed or removed, or another process has made the lock again
-                if [path.name for path in folder.iterdir()] == [LOCK]:
+            with suppress(OSError):
+                # The folder may be another process's by now, if the body has renamed or removed that of this one.
+                if is_at(lock, folder / LOCK) and [path.name for path in folder.iterdir()] == [LOCK]:
                     (folder / LOCK).unlink()
                     folder.rmdir()
 

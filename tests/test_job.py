@@ -1,5 +1,6 @@
 """Jobs that resume: kills, damage, other inputs, two processes, foreign files, names that climb out."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -12,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from metric_oracle.errors import InputError, InUseError
-from metric_oracle.files import move_folder, new_folder, write_bytes
-from metric_oracle.job import LOCK, Job, working
+from metric_oracle.files import LOCK, move_folder, new_folder, write_bytes
+from metric_oracle.job import Job, working
 from metric_oracle.sealed import read_json, write_json
 from support.power import Power, kinds_of
 
@@ -152,6 +153,26 @@ def test_two_processes_at_once(tmp_path):
     assert run(folder) == [*NAMES]
 
 
+@pytest.mark.parametrize("end", ["renamed", "removed", "made again"])
+def test_a_process_that_opened_the_lock_as_another_ended_does_not_work_on_it(tmp_path, monkeypatch, end):
+    folder, flock = tmp_path / "work", fcntl.flock
+
+    def late(file, kind):
+        monkeypatch.undo()
+        folder.rename(tmp_path / "out")
+        if end != "renamed":
+            shutil.rmtree(tmp_path / "out")
+        if end == "made again":
+            folder.mkdir()
+            (folder / LOCK).touch()
+        flock(file, kind)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(InUseError, match=r"^another test is working in .*work\. Wait for it to end\.$"):
+        run(folder)
+    assert run(folder) == [*NAMES]
+
+
 def test_a_folder_without_a_piece_is_removed(tmp_path):
     def stopped():
         with working(tmp_path / "work", "test"):
@@ -164,6 +185,14 @@ def test_a_folder_without_a_piece_is_removed(tmp_path):
     with working(tmp_path / "work", "test"):
         (tmp_path / "work/mine").touch()
     assert sorted(os.listdir(tmp_path / "work")) == [LOCK, "mine"]
+
+
+def test_the_folder_of_the_next_process_stays(tmp_path):
+    with working(tmp_path / "work", "test"):
+        (tmp_path / "work").rename(tmp_path / "out")
+        (tmp_path / "work").mkdir()
+        (tmp_path / "work" / LOCK).touch()
+    assert os.listdir(tmp_path / "work") == [LOCK]
 
 
 @pytest.mark.parametrize("name", ["mine", "d/mine", ".mine.1.tmp", ".a.tmp", "record.json", "A"])

@@ -26,7 +26,7 @@ import pyarrow as pa
 from metric_oracle.arguments import check_new_folder
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
-from metric_oracle.files import exclusive, move_folder, write_json
+from metric_oracle.files import LOCK, exclusive, move_folder, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.contract import StoredRepresentation
 from metric_oracle.indexes.index import Index, open_index
@@ -41,7 +41,7 @@ from metric_oracle.indexes.store import (
     release,
     write_table,
 )
-from metric_oracle.job import LOCK, Job, working
+from metric_oracle.job import Job, working
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.progress import Progress, silent
 from metric_oracle.sources.attaching import can_make, run_models
@@ -128,7 +128,7 @@ def _check_new(out: Path) -> None:
     """
     manifest.check_name(out, "out")
     if all((out / name).is_file() for name in (manifest.NAME, LOCK)):
-        with suppress(OSError, InputError), exclusive(out, LOCK, "build"):
+        with suppress(OSError, InputError), exclusive(out, "build"):
             _finish(out)
     check_new_folder("out", out)
 

@@ -22,7 +22,6 @@ from metric_oracle.indexes.build import BUILDING, build_index
 from metric_oracle.indexes.index import open_index as open_one
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name, write_set
 from metric_oracle.indexes.store import Strings
-from metric_oracle.job import LOCK
 from metric_oracle.progress import Progress
 
 PAUSE = 0.5  # seconds between two checks of the shards that other workers are building
@@ -162,7 +161,7 @@ def _is_free(folder: Path) -> bool:
     if _is_finished(folder):
         return False
     try:
-        with exclusive(building, LOCK, "build"):
+        with exclusive(building, "build"):
             return True
     except InUseError:
         return False

@@ -16,7 +16,6 @@ from metric_oracle.files import checksum, exclusive, write_json
 from metric_oracle.indexes import build, shard_build, shards
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name
-from metric_oracle.job import LOCK
 from support import write
 from support.power import Power, kinds_of
 
@@ -220,7 +219,7 @@ def test_what_another_worker_left_is_taken_over(table, tmp_path, monkeypatch):
             make(table, tmp_path)
     shutil.rmtree(tmp_path / "set" / shard_name(1))
     building.mkdir()
-    other = exclusive(building, LOCK, "build")
+    other = exclusive(building, "build")
     other.__enter__()
     waited = []
 
