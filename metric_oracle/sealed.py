@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.errors import InputError
-from metric_oracle.files import checksum, json_text, new_file, only_writer, sha256, sync, write_bytes, writing
+from metric_oracle.files import (
+    checksum,
+    json_text,
+    new_file,
+    only_writer,
+    replacing,
+    sha256,
+    sync,
+    write_bytes,
+    writing,
+)
 
 # Fields that only signatures in files have. `NEXT` exists between the renames of a write: the signature to come.
 TABLE, SIGNATURE, NEXT = "table_sha256", "signature_sha256", "replaced_by"
@@ -169,6 +179,15 @@ def read_json(path: Path, step: str) -> dict[str, Any]:
 
 
 # In Parquet
+
+
+def write_parquet(path: Path, table: Any, signature: Mapping[str, Any]) -> None:
+    """Write an Arrow table with its signature and checksums as a Parquet file, whole or not at all."""
+    from pyarrow import parquet
+
+    described = table.replace_schema_metadata({METADATA: json.dumps(seal(signature, hash_table(table)))})
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        parquet.write_table(described, file, write_page_checksum=True)
 
 
 def record_of(schema: Any) -> Any:

@@ -23,12 +23,12 @@ from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.store import to_numpy
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.sealed import (
-    METADATA,
     SIGNATURE,
     TABLE,
     hash_table,
     opened,
     read_signature,
+    record_of,
     signature_path,
 )
 from metric_oracle.statistics import LEVEL, Interval, intervals
@@ -371,7 +371,7 @@ def read_signed(
 
             # Pass the path, not a Python file: a reader thread of Arrow that outlives the interpreter would abort it.
             table = parquet.ParquetFile(str(path), page_checksum_verification=True).read()
-            record = json.loads((table.schema.metadata or {})[METADATA])
+            record = record_of(table.schema)
             signature = opened(record, hash_table(table))
             altered = f"{argument} must be as {command} wrote it; got {path}, which was altered"
             if (TABLE in record) != (SIGNATURE in record):  # no version writes one without the other

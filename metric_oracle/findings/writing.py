@@ -10,17 +10,9 @@ import pyarrow as pa
 
 from metric_oracle.choices import RESULTS
 from metric_oracle.errors import InputError
-from metric_oracle.files import replacing, without_nan
+from metric_oracle.files import without_nan
 from metric_oracle.indexes.manifest import check_outside
-from metric_oracle.sealed import (
-    METADATA,
-    has_signature_file,
-    hash_table,
-    is_ours,
-    replacing_signed,
-    seal,
-    signature_path,
-)
+from metric_oracle.sealed import has_signature_file, is_ours, replacing_signed, signature_path, write_parquet
 
 
 def check_out(
@@ -74,11 +66,7 @@ def write_numbers(path: Path, table: pa.Table, signature: dict[str, Any]) -> Non
     check_out(path)
     table, ending = without_nan(table), path.suffix.lower()
     if ending == ".parquet":
-        from pyarrow import parquet
-
-        described = table.replace_schema_metadata({METADATA: json.dumps(seal(signature, hash_table(table)))})
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            parquet.write_table(described, file, write_page_checksum=True)
+        write_parquet(path, table, signature)
         return
     with replacing_signed(path, signature) as temporary, temporary.open("wb") as file:
         if ending == ".csv":

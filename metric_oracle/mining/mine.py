@@ -44,7 +44,7 @@ from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.remote_search import opened_set
 from metric_oracle.retrieval.result_table import n_scorable
 from metric_oracle.retrieval.search import encode_for
-from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, hash_table, record_of, seal
+from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
 
 BLOCK = 8192  # anchors of a block, which is a row group of the file
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -576,15 +576,11 @@ def _write(job: Job, name: str, n: int, table: pa.Table, signature: dict[str, An
 
     Entries of `signature` that are of this block alone are left out, and its counts are added.
     """
-    from pyarrow import parquet
-
     shared = {name: value for name, value in signature.items() if name not in _OF_BLOCK}
     _, sizes = np.unique(table["anchor_row"].to_numpy(), return_counts=True)
     n_full, n_any = int((sizes == signature["k"]).sum()), len(sizes)
     shared[_COUNTED] = {"pairs": table.num_rows, "fewer than k": n - n_full, "without any": n - n_any}
-    described = table.replace_schema_metadata({METADATA: json.dumps({**shared, TABLE: hash_table(table)})})
-    with replacing(job.folder / name) as temporary, temporary.open("wb") as file:
-        parquet.write_table(described, file, row_group_size=max(table.num_rows, 1), write_page_checksum=True)
+    write_parquet(job.folder / name, table, shared)
     job.record(name)
 
 
@@ -604,7 +600,7 @@ def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Min
         "without any": sum(record[_COUNTED]["without any"] for record in records),
         **described["counts"],
     }
-    signature = {name: value for name, value in records[0].items() if name not in (TABLE, _COUNTED)}
+    signature = {name: value for name, value in records[0].items() if name not in (TABLE, SIGNATURE, _COUNTED)}
     signature |= {**described, "counts": counts}
     signature["row_groups"] = [record[TABLE] for record in records if record[_COUNTED]["pairs"]]
     tables = (parquet.ParquetFile(str(file), page_checksum_verification=True).read() for file in files)

@@ -3,7 +3,6 @@
 An anchor is a report of the corpus for which similar reports, its candidates, were searched.
 """
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ import pyarrow as pa
 from metric_oracle.errors import InputError, as_called
 from metric_oracle.files import checksum
 from metric_oracle.indexes.store import to_numpy
-from metric_oracle.sealed import METADATA, hash_table, opened
+from metric_oracle.sealed import hash_table, opened, record_of
 
 KIND = "mined"
 NEEDED = ("anchor_id", "anchor_row", "candidate_id", "candidate_row", "rank", "score")
@@ -27,9 +26,8 @@ def is_mined(path: str | Path) -> bool:
     from pyarrow import parquet
 
     try:
-        metadata = parquet.read_schema(path).metadata or {}
-        return json.loads(metadata.get(METADATA, b"{}")).get("kind") == KIND
-    except (OSError, ValueError, AttributeError, pa.ArrowException):
+        return record_of(parquet.read_schema(path))["kind"] == KIND
+    except (OSError, LookupError, TypeError, pa.ArrowException):
         return False
 
 
@@ -44,7 +42,7 @@ class MinedFile:
             raise InputError(argument, "must be an existing file", path, f"Write one with {as_called('mine')}.")
         try:
             self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)
-            record = json.loads(self._file.schema_arrow.metadata[METADATA])
+            record = record_of(self._file.schema_arrow)
             self.signature: Any = opened(record, checksum(record["row_groups"]))
             self.columns: list[str] = self._file.schema_arrow.names
             if record["kind"] != KIND or not {*NEEDED} <= {*self.columns}:

@@ -1,7 +1,5 @@
 """The samples of each study with their sources, and the scores of all pairs of a group."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -15,6 +13,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.declared import Flag, Uses
 from metric_oracle.errors import InputError
+from metric_oracle.files import checksum
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric, names_of
@@ -156,6 +155,5 @@ def signature_of(samples: Samples, data: Any) -> dict[str, Any]:
 
     `data` is what they were read from; "in memory" stands for the name unless it is a path.
     """
-    content = json.dumps([samples.ids, samples.texts, samples.names]).encode()
     name = Path(data).name if isinstance(data, str | Path) else "in memory"
-    return {"file": name, "sha256": hashlib.sha256(content).hexdigest()}
+    return {"file": name, "sha256": checksum([samples.ids, samples.texts, samples.names])}

@@ -12,7 +12,7 @@ from annotated_doc import Doc
 from metric_oracle.corpora.label_tables import LabelTable
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError
-from metric_oracle.files import sha256
+from metric_oracle.files import identify
 from metric_oracle.findings.finding import Finding
 from metric_oracle.sources.labels import LabelSets
 from metric_oracle.statistics import FEW, Array, Interval, Resampled, resample_means, varies
@@ -86,10 +86,7 @@ def join_labels(
             "Add them, or leave these reports out of the reference.",
         )
     sides = {"reference": (Path(reference), references), "predicted": (Path(predicted), predictions)}
-    files = {
-        side: {"file": path.name, "sha256": sha256(path), "reports": len(table.ids)}
-        for side, (path, table) in sides.items()
-    }
+    files = {side: {**identify(path), "reports": len(table.ids)} for side, (path, table) in sides.items()}
     return predictions.values[[row_of_id[key] for key in references.ids]], files
 
 

@@ -4,11 +4,9 @@ Every finished step is a file (`study_steps.py`), so that a killed study resumes
 last, because their steps take minutes and the others seconds.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from hashlib import sha256
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
@@ -26,6 +24,7 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names, together
 from metric_oracle.declared import ROWS, Flag
 from metric_oracle.errors import InputError, as_called, called, option
+from metric_oracle.files import checksum
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import inputs_digest
@@ -391,7 +390,7 @@ def _made_of(model: _ModelReports, read: Reports) -> list[Any]:
         )
     files = {name: checksum_of(Path(path)) for name, path in sorted(model.files.items())}
     model_index = model.index
-    texts = sha256(json.dumps([read.ids, read.texts]).encode()).hexdigest()
+    texts = checksum([read.ids, read.texts])
     return [texts, files, None if model_index is None else model_index.fingerprint]
 
 
