@@ -157,8 +157,10 @@ def _has_words(cases: Cases, words: str) -> pl.Series:
         columns += [
             pl.Series(cases.of_best(s, name)) for name in ("text", "prediction") if name in file.table.column_names
         ]
-    pattern = f"(?i){pl.escape_regex(words)}"
-    has_words = [column.str.contains(pattern).fill_null(False) for column in columns]
+    # Both forms of a small sigma are the lower case of one letter.
+    lowered = [column.str.to_lowercase().str.replace_all("ς", "σ", literal=True) for column in columns]
+    wanted = words.lower().replace("ς", "σ")
+    has_words = [column.str.contains(wanted, literal=True).fill_null(False) for column in lowered]
     return pl.select(pl.any_horizontal(*has_words)).to_series()
 
 

@@ -114,7 +114,7 @@ class Explorer:
         """Store words to search for, and redirect to the list of test reports that contain them."""
         form = {key: str(value) for key, value in (await posted(request)).items()}
         filters = {key: form[key] for key in FILTERS if form.get(key)}
-        words = form.get("text", "").strip()
+        words = form.get("text", "").strip()[:1000]  # the field takes no more
         if words and words not in self.searched:
             self.searched.append(words)
         position = self.searched.index(words) if words else None

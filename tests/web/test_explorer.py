@@ -228,6 +228,15 @@ def test_words_are_not_in_the_address(client, nasty):
     assert found
     for q in found:
         assert any("gnp.exe" in (text or "") for text in [nasty.reference(q), *(c.text for c in nasty.candidates(q))])
+    for words in ('"QUOTES"', "{{ 7 * 7 }}", "a\u2028B", "(1)</script> EFFUSION"):
+        found = {
+            place - 1 for place in places(client.post("/words", data={"text": words, "files": "1"}, headers=POST).text)
+        }
+        texts = [[nasty.reference(q), *(c.text for c in nasty.candidates(q))] for q in range(120)]
+        expected = [q for q, of_q in enumerate(texts) if any(words.lower() in text.lower() for text in of_q)]
+        assert found == set(expected[:50]) != set()
+    long = client.post("/words", data={"text": "x" * 900_000}, headers=POST)
+    assert (long.status_code, ">0 of 120 test reports<" in long.text) == (200, True)
     nothing = client.post("/words", data={"text": "no such word"}, headers=POST)
     assert ">0 of 120 test reports<" in nothing.text
     assert client.post("/words", data={"text": " "}, headers=POST).text.count("/case/") >= 50
