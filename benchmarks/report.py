@@ -17,6 +17,7 @@ from benchmarks import tables
 from benchmarks.data import CAPTIONS, CORPORA, LEXICAL_AND_GRAPH
 from benchmarks.growth import curves, exponent
 from benchmarks.machine import ROOT, Row, read
+from benchmarks.reading import KINDS
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 # Of growth: ten times the corpus, for the metrics without vectors, from this size on.
@@ -61,6 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     first = newest(runs, lambda row: row["table"] == "first")
     if first:
         parts.append(first_markdown(first))
+    reading = newest(runs, lambda row: row["table"] == "reading")
+    if reading:
+        parts.append(reading_markdown(reading))
     if encoders:
         parts.append(encoders_markdown(encoders))
     of_itself = [newest(runs, lambda row, name=name: row["table"] == name) for name in ("itself", "mining")]  # type: ignore[misc]
@@ -538,6 +542,30 @@ def first_markdown(rows: Sequence[Row]) -> str:
         slowest = ", ".join(f"{name} {s:.1f}" for name, s in list(row["functions"].items())[:3])
         lines.append([f"`{row['name']}`", tables.seconds(row["value"]), f"{row['compile_s']:.1f}", slowest])
     return f"{caption}\n\n{tables.table(['Command', 'Time', 'Compiling', 'Longest'], lines)}"
+
+
+def reading_markdown(rows: Sequence[Row]) -> str:
+    """Return the table of reading reports from files."""
+    first = rows[0]
+    commit = (first["commit"] or "unknown")[:7] + (" with changes" if first["dirty"] else "")
+    caption = (
+        f"Reading synthetic reports, {first['time'][:10]}, commit {commit}, {tables.where(first)}: seconds of a "
+        "processor and the peak of the process's memory. Load is the number of processes that wanted a processor in "
+        "the minute before (benchmarks/reading.py)."
+    )
+    lines = [
+        [
+            KINDS[row["kind"]],
+            f"{row['reports']:,}",
+            f"{row['per_piece']:,}" if row["per_piece"] else "all",
+            f"{row['bytes'] / 1e9:.2g} GB",
+            tables.seconds(row["value"]),
+            f"{row['peak_gb']:.2g} GB",
+            f"{row['load']:.1f}",
+        ]
+        for row in rows
+    ]
+    return f"{caption}\n\n{tables.table(['File', 'Reports', 'At once', 'Size', 'Time', 'Peak memory', 'Load'], lines)}"
 
 
 def _growth_caption(row: Row) -> str:

@@ -21,6 +21,7 @@ from benchmarks import (
     itself,
     machine,
     peers,
+    reading,
     real,
     report,
     search_once,
@@ -918,6 +919,23 @@ def test_the_first_commands_are_commands(monkeypatch, tmp_path):
     assert (tmp_path / "first/train.csv").is_file()
     assert row["value"] > 0
     assert (row["compile_s"], row["functions"]) == (0, {})
+
+
+def test_reading_is_measured_on_what_was_written(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "reading.jsonl"
+    sizes = ["--reports", "300", "--largest", "700", "--per-piece", "200", "--repetitions", "1"]
+    assert reading.main([*sizes, "--kinds", "csv", "jsonl", "--out", str(out)]) == 0
+    rows = report.read(out)
+    read = [(300, 0), (300, 75), (700, 200)]
+    assert [(row["kind"], row["reports"], row["per_piece"]) for row in rows] == [
+        (kind, *sizes) for kind in ("csv", "jsonl") for sizes in read
+    ]
+    assert all(row["value"] > 0 and row["peak_gb"] > 0 for row in rows)
+    assert "| JSON Lines | 700 | 200 |" in report.reading_markdown(rows)
+    monkeypatch.setattr(reading, "state_of", lambda text: "")
+    monkeypatch.setattr(reading, "drafts_of", lambda *_: [SimpleNamespace(text=""), SimpleNamespace(text="a b")])
+    assert reading.main([*sizes, "--kinds", "csv", "--out", str(out)]) == 1
+    assert "'n': 150" in capsys.readouterr().err
 
 
 # ---- the tables of site and README ---------------------------------------------------------------------------------
