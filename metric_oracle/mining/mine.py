@@ -4,7 +4,6 @@ An anchor is a report of the corpus that is used as a test report; its candidate
 """
 
 import json
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -40,6 +39,7 @@ from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel
 from metric_oracle.retrieval.options import SearchOptions, chosen
+from metric_oracle.retrieval.part_files import members_of
 from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.remote_search import opened_set
 from metric_oracle.retrieval.result_table import n_scorable
@@ -215,7 +215,10 @@ def mine(
         )
     search = _Search(planned, selection, text, positives)
     blocks = _blocks(planned.index, rows)
-    part, numbers = _part(given.part, len(blocks))
+    part, numbers = None, [*range(len(blocks))]
+    if given.part is not None:
+        place, n_parts, numbers = members_of(given.part, len(blocks), "blocks of anchors")
+        part = {"place": place, "of": n_parts}
     with Job.open(path.with_name(f".{path.name}.unfinished"), "search.json", f"run of {as_called('mine')}") as job:
         made_of = checksum(_identity(search, rows, given.part))
         if any(piece.made_of != made_of for piece in job.pieces.values()):
@@ -266,26 +269,6 @@ def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
         first, last = np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])
         blocks += [(place, rows[begin : min(begin + BLOCK, last)]) for begin in range(first, last, BLOCK)]
     return blocks
-
-
-def _part(part: str | None, n_blocks: int) -> tuple[dict[str, int] | None, list[int]]:
-    """Return the signature entry for a part such as "3/16", and the numbers of the blocks that belong to this part.
-
-    Without a part, return None and the numbers of all blocks. Raise InputError if it is no such text, or there are too
-    few blocks.
-    """
-    if part is None:
-        return None, list(range(n_blocks))
-    matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part) if isinstance(part, str) else None
-    place, n = (int(matched[1]), int(matched[2])) if matched else (1, 0)
-    if not place <= n <= n_blocks:
-        raise InputError(
-            "part",
-            f"must be I/N, I from 1 to N and N at most the {n_blocks:,} blocks of anchors",
-            repr(part),
-            "Choose such numbers.",
-        )
-    return {"place": place, "of": n}, np.array_split(np.arange(n_blocks), n)[place - 1].tolist()
 
 
 def _check_metric(planned: SearchPlan) -> None:

@@ -33,22 +33,24 @@ _OWN = ("part", "stages", "closest_call", "environment")
 
 
 def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
-    """Parse a part such as "3/16": return its number (from 1), the number of parts, and the numbers of its shards.
-
-    Raise InputError if it is no such text, or the index has too few shards or none.
-    """
-    matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part)
+    """Return what `members_of` does of the shards of an index; raise InputError if it has none."""
     if not isinstance(index, ShardSet):
         check_left_out({"part": part}, "for an index that is no set of shards", got=repr(part))
-    number, n = (int(matched[1]), int(matched[2])) if matched else (1, 0)
-    if not number <= n <= index.n_shards:
+    return members_of(part, index.n_shards, "shards")
+
+
+def members_of(part: str, n: int, what: str) -> tuple[int, int, list[int]]:
+    """Parse a part such as "3/16" of n things: return its number (from 1), the number of parts, and which it has.
+
+    The last are numbers from 0. Raise InputError if it is no such text, or the things, of the name `what`, are too few.
+    """
+    matched = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", part)
+    number, n_parts = (int(matched[1]), int(matched[2])) if matched else (1, 0)
+    if not number <= n_parts <= n:
         raise InputError(
-            "part",
-            f"must be I/N, I from 1 to N and N at most the {index.n_shards} shards",
-            repr(part),
-            "Choose such numbers.",
+            "part", f"must be I/N, I from 1 to N and N at most the {n:,} {what}", repr(part), "Choose such numbers."
         )
-    return number, n, np.array_split(np.arange(index.n_shards), n)[number - 1].tolist()
+    return number, n_parts, np.array_split(np.arange(n), n_parts)[number - 1].tolist()
 
 
 def retrieve_part(
