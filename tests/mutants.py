@@ -937,8 +937,8 @@ MUTANTS = [
     Mutant(
         "files.py",
         "the folder above a new survey is not synced",
-        "        folder.rename(out)\n        sync(out.parent)\n",
-        "        folder.rename(out)\n",
+        "    folder.rename(out)\n    sync(out.parent)\n",
+        "    folder.rename(out)\n",
         "survey/test_create.py -k power",
     ),
     Mutant(
@@ -1080,8 +1080,8 @@ MUTANTS = [
     Mutant(
         "tables/study.py",
         "ids of predictions do not count for finished steps",
-        "json.dumps([read.ids, read.texts])",
-        "json.dumps(read.texts)",
+        "checksum([read.ids, read.texts])",
+        "checksum(read.texts)",
         "tables/test_study.py -k other_ids",
     ),
     Mutant(
