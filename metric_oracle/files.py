@@ -84,22 +84,6 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder while the body runs, which shows other processes that this one is still writing.
-
-    If it is locked already, the body runs without a lock. The system releases the lock when the process ends, in
-    whatever way.
-    """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # some file systems have no locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
 def exclusive(folder: Path, work: str) -> Iterator[int]:
     """Let one process at a time work in a folder: lock the file `LOCK` in it while the body runs; yield its descriptor.
 
@@ -245,12 +229,17 @@ def temporary_folder(before: Path, mode: int) -> Iterator[Path]:
     """
     remove_leftovers(before, before.name, "")
     folder = before.with_name(f"{before.name}{secrets.randbelow(10**18)}")
+    descriptor = -1
     try:
         folder.mkdir(mode=mode)  # a signal may arrive before the next line
-        with locked(folder):
-            yield folder
+        descriptor = os.open(folder, os.O_RDONLY)
+        with suppress(OSError):  # some file systems have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def remove_leftovers(place: Path, before: str, after: str) -> None:

@@ -1,6 +1,7 @@
 import csv
 import json
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from metric_oracle.corpora.label_tables import LABELS, read_labels
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.errors import InputError
-from metric_oracle.files import locked
+from metric_oracle.files import new_folder
 from metric_oracle.synthetic.corpus import MODELS, SyntheticReport, synthesize, write_synthetic
 from support.calls import Calls
 
@@ -288,14 +289,16 @@ def test_models_answer_the_tests_better_or_worse(tmp_path):
 
 
 def test_folders_of_killed_writers_go(tmp_path):
-    dead, alive, of_another = (tmp_path / name for name in (".c.unfinished-1", ".c.unfinished-2", ".d.unfinished-1"))
-    for folder in (dead, alive, of_another):
+    dead, of_another = (tmp_path / name for name in (".c.unfinished-1", ".d.unfinished-1"))
+    for folder in (dead, of_another):
         folder.mkdir()
         (folder / "train.csv").write_text("half")
-    with locked(alive):
+    with new_folder(tmp_path / "c") as alive:
+        (alive / "train.csv").write_text("half")
         write_synthetic(tmp_path / "c", 3, 2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [alive.name, of_another.name, "c"]
-    assert (alive / "train.csv").read_text() == "half"
+        assert sorted(path.name for path in tmp_path.iterdir()) == [alive.name, of_another.name, "c"]
+        assert (alive / "train.csv").read_text() == "half"
+        shutil.rmtree(tmp_path / "c")
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path):
