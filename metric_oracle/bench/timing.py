@@ -36,7 +36,7 @@ from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.reading import reports as with_sources
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.document_pairs import compared, scorable_rows
 from metric_oracle.retrieval.machine import machine, versions
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan, retrieve
@@ -103,7 +103,7 @@ def check_answers(
     other backends must equal them.
     """
     first, *more = backends
-    k = min(k, len(plan(index, metric).representation.row_id))
+    k = min(k, len(scorable_rows(index, plan(index, metric).metric)))
     results = retrieve(index, queries, metric, k=k, backend=first, text=False)
     verify(index, results, queries, sample=sample)
     for backend in more:
@@ -140,7 +140,7 @@ def study(index: Index, queries: Reports, metric: str, backend: Backend = "cpu")
     results = answered.results(queries.ids)
     total = time.perf_counter() - times[0]
     encode = times[1] - times[0]  # the first call of `progress` comes when the queries are encoded
-    distinct = len(np.unique(planned.encode(queries).which))
+    distinct = len(np.unique(planned.pairs(queries).which))
     return Study(total, encode, results.signature.get("stages", {}), distinct)
 
 
@@ -152,7 +152,7 @@ def columns_of(studies: Sequence[Study], index: Index, queries: Reports, metric:
     """
     seconds = [s.total for s in studies]
     total, (p20, p80) = median(seconds), spread(seconds)
-    n_units = len(representation_of(index, get_metric(metric)).row_ptr) - 1
+    n_units = sum(len(part.row_ptr) - 1 for _, part in compared(index, get_metric(metric)))
     distinct, stages = studies[-1].distinct * n_units, studies[-1].stages
     return {
         "seconds": total,
@@ -230,7 +230,7 @@ def _process() -> None:
         opened[:] = []  # frees memory of the GPU for the next index
         opened.append(open_index(folder))
         assert opened[0].reports is not None
-        representation_of(opened[0], get_metric(metric))
+        compared(opened[0], get_metric(metric))
 
     def search(queries: Reports) -> float:
         """Return how long a search of the queries takes, in seconds."""

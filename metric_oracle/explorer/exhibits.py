@@ -17,7 +17,7 @@ from metric_oracle.indexes.ngrams import Span
 from metric_oracle.indexes.radgraph import FAMILIES, Graph, spell_graph
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.document_pairs import compared
 
 _OF_TEXTS: dict[str, Callable[[str, str, Metric], Evidence]] = {
     "bleu": evidence.bleu,
@@ -132,11 +132,20 @@ def _overlaps(span: Span, others: Iterable[Span]) -> bool:
     return any(span[0] < end and begin < span[1] for begin, end in others)
 
 
+def _document(cases: Cases, metric: Metric, row: int) -> tuple[Any, int]:
+    """Return the representation of the shard that has a corpus row, and the row's document in it, -1 for none."""
+    parts = compared(cases.index, metric)  # type: ignore[arg-type]
+    for shard, part in parts:
+        own = row - shard.first_row
+        if 0 <= own < len(part.document_of_row):
+            return part, int(part.document_of_row[own])
+    return parts[0][1], -1
+
+
 def _graphs(cases: Cases, metric: Metric, position: int, row: int) -> tuple[Graph, Graph]:
     graphs, of_row = cases.queries.attached["radgraph"].both  # type: ignore[union-attr]
-    part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
+    part, document = _document(cases, metric, row)
     graphs = part.as_compared(graphs)
-    document = int(part.document_of_row[row]) if row < len(part.document_of_row) else -1
     return (
         spell_graph(graphs, int(of_row[position])) if of_row[position] >= 0 else _NO_GRAPH,
         part.item(document) if document >= 0 else _NO_GRAPH,
@@ -153,9 +162,8 @@ def _encoded(cases: Cases, metric: Metric, position: int, row: int, **settings: 
     Return None if either has no representation. `position` is that of the test report in `Cases.queries`, `row` the
     corpus row of the candidate.
     """
-    part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
+    part, document = _document(cases, metric, row)
     queries = cases.queries.take(np.array([position]))  # type: ignore[union-attr]
-    document = int(part.document_of_row[row]) if row < len(part.document_of_row) else -1
     if document < 0 or int(queries.attached[metric.representations[0]].of_row[0]) < 0:
         return None
     encoded = part.encode(queries, **settings)
@@ -190,7 +198,7 @@ def _word_pieces(cases: Cases, metric: Metric, texts: tuple[str, str]) -> tuple[
 
     An encoder that would have to be downloaded is not opened.
     """
-    part: Any = representation_of(cases.index, metric)  # type: ignore[arg-type]
+    part, _ = _document(cases, metric, 0)
     queries: Any = cases.queries
     is_given = queries.encoder is not None or queries.opened_encoder is not None
     if not is_given and not Path(part.description["encoder"]["model"]).is_dir():

@@ -3,7 +3,7 @@
 Matches, n-grams and lengths are added up over the reports before they are divided, so it is not a mean of scores.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -57,14 +57,14 @@ def of_scores(table: Any, metric: str) -> float | None:
     return None if known is None or not known.size else float(corpus_bleu(known.sum(axis=1)))
 
 
-def counts_of(
-    metric: str, candidate: Sequence[str], truth: Sequence[str], components: Mapping[str, float]
-) -> dict[str, float]:
-    """Return the counts of a pair by name, see `names_of`, from the precisions among the components of its score.
+def counts_of(metric: str, lengths: np.ndarray, components: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the counts of n pairs by name, see `names_of`, from the precisions among the components of their scores.
 
-    `candidate` and `truth` are sequences of tokens; `components` has `precision_1` and so on.
+    `lengths` are numbers of tokens, of candidates and of references, int64[2, n]; `components` has `precision_1` and so
+    on.
     """
     order = order_of(metric)
-    totals = [max(len(candidate) - n + 1, 0) for n in range(1, order + 1)]
-    matches = [round(components[f"precision_{n}"] * total) for n, total in enumerate(totals, start=1)]
-    return dict(zip(names_of(order), map(float, (*matches, *totals, len(candidate), len(truth))), strict=True))
+    totals = [np.maximum(lengths[0] - n + 1, 0) for n in range(1, order + 1)]
+    matches = [np.rint(components[f"precision_{n}"] * total) for n, total in enumerate(totals, start=1)]
+    columns = [*matches, *totals, *lengths]
+    return dict(zip(names_of(order), [column.astype(np.float64) for column in columns], strict=True))

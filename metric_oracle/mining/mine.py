@@ -33,17 +33,17 @@ from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.job import Job
 from metric_oracle.mining.mined_files import KIND, MinedFile
-from metric_oracle.mining.scored import RowScores, left_out, sampled, worst_positive
+from metric_oracle.mining.scored import left_out, sampled, worst_positive
 from metric_oracle.mining.selection import Selection, best_allowed, check_selection, depths, kept, pairs_of
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.document_pairs import Pairs, encode_for
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel
 from metric_oracle.retrieval.options import SearchOptions, chosen
 from metric_oracle.retrieval.part_files import members_of
 from metric_oracle.retrieval.plan import SearchPlan, plan
 from metric_oracle.retrieval.remote_search import opened_set
 from metric_oracle.retrieval.result_table import n_scorable
-from metric_oracle.retrieval.search import encode_for
 from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
 
 BLOCK = 8192  # anchors of a block, which is a row group of the file
@@ -429,7 +429,9 @@ class _Search(NamedTuple):
             anchor, row = (column[begin:end] for column in self.positives)
             is_asked = np.isin(anchor, rows)
             anchor = np.searchsorted(rows, anchor[is_asked])
-            worst = worst_positive(RowScores(self.planned, anchors), len(rows), anchor, row[is_asked], sign)
+            planned = self.planned
+            pairs = Pairs.of(planned.index, planned.metric, anchors, planned.options.settings)
+            worst = worst_positive(pairs, anchor, row[is_asked], sign)
         return np.min([np.full(len(rows), np.inf), *best_allowed(self.selection, worst, sign).values()], axis=0)
 
 

@@ -11,12 +11,11 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.mining.selection import Selection, best_allowed
 from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import Excluded
 from metric_oracle.retrieval.joint.conditions import OPERATORS
 from metric_oracle.retrieval.plan import SearchPlan
 from metric_oracle.retrieval.pool import n_threads
-from metric_oracle.retrieval.search import encode_for
-from metric_oracle.retrieval.sharded import ShardedIndex, score_pairs
 
 PAIRS = 1_000_000  # pairs that a sample has at most, but for its least number of anchors
 LEAST = 10
@@ -30,45 +29,14 @@ def anchors_of(index: Index, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Rep
             yield rows[first:last], prepared_reports(shard).take(rows[first:last] - shard.first_row)
 
 
-class RowScores:
-    """Scores of anchors, reports of one shard, with corpus rows, by the metric of a search."""
+def worst_positive(pairs: Pairs, anchor: np.ndarray, row: np.ndarray, sign: float) -> np.ndarray:
+    """Return the score of the worst positive of each anchor, multiplied by `sign`: float64[n].
 
-    def __init__(self, planned: SearchPlan, anchors: Reports) -> None:
-        self._planned, self.representation = planned, planned.representation
-        settings = planned.options.settings
-        if isinstance(self.representation, ShardedIndex):
-            self.encoded = self.representation.encode(anchors, **settings)
-        else:
-            self.encoded = encode_for(planned.index, self.representation, anchors, settings)
-
-    def of(self, anchor: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Return the scores of pairs, float64[n].
-
-        `anchor` has the index of each pair's anchor in `anchors`, `row` its corpus row.
-        """
-        document = self.representation.document_of_row[row].astype(np.int64)
-        query = self.encoded.which[anchor].astype(np.int64)
-        return score_pairs(self._planned.metric, self.representation, self.encoded, query, document)[0]
-
-    def whole(self, anchor: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the scores of anchor number `anchor` with all rows that the metric can score, and components by name.
-
-        The arrays, float64[n], are in the order of the representation's `row_id`.
-        """
-        sizes = np.diff(self.representation.row_ptr)
-        query = np.full(len(sizes), int(self.encoded.which[anchor]))
-        scores = score_pairs(self._planned.metric, self.representation, self.encoded, query, np.arange(len(sizes)))
-        return np.repeat(scores[0], sizes), {name: np.repeat(values, sizes) for name, values in scores[1].items()}
-
-
-def worst_positive(scores: RowScores, n: int, anchor: np.ndarray, row: np.ndarray, sign: float) -> np.ndarray:
-    """Return the score of the worst positive of each of n anchors, multiplied by `sign`: float64[n].
-
-    `anchor` has the index of each positive's anchor, `row` its corpus row. `sign` is -1.0 where lower scores are
-    better. An anchor without a positive has infinity.
+    `pairs` are those of the anchors with the corpus; `anchor` has the index of each positive's anchor, `row` its corpus
+    row. `sign` is -1.0 where lower scores are better. An anchor without a positive has infinity.
     """
-    worst = np.full(n, np.inf)
-    np.minimum.at(worst, anchor, sign * scores.of(anchor, row))
+    worst = np.full(len(pairs.which), np.inf)
+    np.minimum.at(worst, anchor, sign * pairs.score(pairs.which[anchor], pairs.document_of_row[row])[0])
     return worst
 
 
@@ -109,8 +77,8 @@ def _of_shard(
     """Yield the counts of each anchor of a shard; `rows` are these anchors, ascending, and `reports` their reports."""
     options, record = planned.options, planned.metric
     sign = 1.0 if record.higher_is_better else -1.0
-    scores = RowScores(planned, reports)
-    n_rows, row_id = planned.index.n_reports, scores.representation.row_id
+    pairs = Pairs.of(planned.index, record, reports, options.settings)
+    n_rows, row_id, sizes = planned.index.n_reports, pairs.row_id, np.diff(pairs.row_ptr)
     groups = {
         name: _excluded(Excluded(planned.index, reports, record, [name]), planned, len(rows))
         for name in options.exclude
@@ -118,13 +86,15 @@ def _of_shard(
     begin, end = np.searchsorted(positives[0], [rows[0], rows[-1] + 1])
     of_sample = np.flatnonzero(np.isin(positives[0][begin:end], rows)) + begin
     anchor = np.searchsorted(rows, positives[0][of_sample])
-    worst = worst_positive(scores, len(rows), anchor, positives[1][of_sample], sign)
+    worst = worst_positive(pairs, anchor, positives[1][of_sample], sign)
     allowed = best_allowed(selection, worst, sign)
     conditions: Any = record.options.get("conditions", ())
 
     def counted(number: int) -> dict[str, int]:
         """Return, for one anchor, the number of candidates and how many each rule left out."""
-        values, components = scores.whole(number)
+        query = np.full(len(sizes), pairs.which[number])
+        of_documents, components = pairs.score(query, np.arange(len(sizes)))
+        values = np.repeat(of_documents, sizes)  # of all rows, in the order of `row_id`
         left = np.ones(len(row_id), bool)
         counts = {"candidates": len(row_id)}
 
@@ -138,7 +108,7 @@ def _of_shard(
             out[of_anchors[number]] = True
             leave_out(f"exclude {name}", out[row_id])
         for name, symbol, limit in conditions:
-            leave_out(f"where {name}{symbol}{limit:g}", ~OPERATORS[symbol](components[name], limit))
+            leave_out(f"where {name}{symbol}{limit:g}", np.repeat(~OPERATORS[symbol](components[name], limit), sizes))
         signed = sign * values
         if options.min_score is not None:
             leave_out("min_score", signed < sign * options.min_score)

@@ -34,18 +34,17 @@ from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.declared import Uses
 from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import Results
-from metric_oracle.indexes.contract import Representation
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.progress import Progress
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
+from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.kernels import arrays_of, load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.result_table import most_frequent_row
-from metric_oracle.retrieval.search import BLOCK, check_pairs, digest, signature
-from metric_oracle.retrieval.sharded import rows_like, score_pairs
+from metric_oracle.retrieval.search import BLOCK, digest, signature
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.embeddings import as_vectors
 
@@ -58,19 +57,18 @@ def random(plan: SearchPlan, queries: Reports, *, seed: int = SEED, draws: int =
     A draw does not depend on the number of draws, and is the same for all metrics that can score the same rows, so that
     metrics are compared on the same reports.
     """
-    encoded = plan.encode(queries)
-    rows = drawn_rows(plan.representation, len(queries.ids), seed, draws)
+    pairs = plan.pairs(queries)
+    rows = drawn_rows(pairs.row_id, len(queries.ids), seed, draws)
     more = {"baseline": "random", "seed": int(seed), "draws": int(draws)}
-    return _results(plan, queries, encoded, rows, more)
+    return _results(plan, queries, pairs, rows, more)
 
 
-def drawn_rows(representation: Representation, n: int, seed: int, draws: int) -> np.ndarray:
-    """Return corpus rows drawn at random for n queries: int64[n, draws].
+def drawn_rows(row_id: np.ndarray, n: int, seed: int, draws: int) -> np.ndarray:
+    """Return corpus rows drawn at random for n queries from those that a metric can score: int64[n, draws].
 
-    Draws are with replacement; all rows that have a document in the representation are equally likely, so that frequent
-    texts are drawn often.
+    Draws are with replacement; all rows are equally likely, so that frequent texts are drawn often.
     """
-    scorable = np.sort(representation.row_id)
+    scorable = np.sort(row_id)
     return scorable[np.random.default_rng(seed).integers(len(scorable), size=(draws, n)).T]
 
 
@@ -80,10 +78,9 @@ def most_frequent(plan: SearchPlan, queries: Reports) -> Results:
     It is the lowest row of the most frequent text, among the rows that the metric can score. RadGraph F1 falls back to
     the same report for queries that no report matches.
     """
-    encoded = plan.encode(queries)
-    row = most_frequent_row(plan.index, plan.representation.row_id)
-    rows = np.full((len(queries.ids), 1), row)
-    return _results(plan, queries, encoded, rows, {"baseline": "most-frequent"})
+    pairs = plan.pairs(queries)
+    rows = np.full((len(queries.ids), 1), most_frequent_row(plan.index, pairs.row_id))
+    return _results(plan, queries, pairs, rows, {"baseline": "most-frequent"})
 
 
 def identity(plan: SearchPlan, queries: Reports) -> Results:
@@ -92,11 +89,12 @@ def identity(plan: SearchPlan, queries: Reports) -> Results:
     That is not always the best value of the metric: a report of one word has a BLEU-2 of 0.32 with itself, one without
     RadGraph entities a RadGraph F1 of 0.
     """
-    encoded = plan.encode(queries)
+    pairs = plan.pairs(queries)
+    encoded, place = pairs.parts[0].encoded, pairs.parts[0].place[pairs.which]
     score = load_scorer(plan.metric)
     scored = [score(encoded.as_candidate(q), encoded.item(q)) for q in range(int(encoded.which.max()) + 1)]
-    scores = np.array([value for value, _ in scored])[encoded.which]
-    components = {name: np.array([parts[name] for _, parts in scored])[encoded.which] for name in scored[0][1]}
+    scores = np.array([value for value, _ in scored])[place]
+    components = {name: np.array([parts[name] for _, parts in scored])[place] for name in scored[0][1]}
     chosen = {
         "row": np.full(len(scores), -1),
         "candidate_id": pa.array(queries.ids, pa.large_string()),
@@ -105,7 +103,7 @@ def identity(plan: SearchPlan, queries: Reports) -> Results:
     }
     table = _table(queries, 1, chosen, scores, components, plan.options.text)
     more = {"baseline": "identity", "references": digest(queries)}
-    return Results(table, _signature(plan, queries, encoded, 1, more))
+    return Results(table, _signature(plan, queries, pairs, 1, more))
 
 
 def nearest(plan: SearchPlan, queries: Reports, *, corpus_vectors: Vectors, query_vectors: Vectors) -> Results:
@@ -114,15 +112,15 @@ def nearest(plan: SearchPlan, queries: Reports, *, corpus_vectors: Vectors, quer
     As in CXR-RePaiR (Endo et al., ML4H 2021), that is the row with the greatest cosine, the lowest if several are
     equal. Corpus rows without an embedding cannot be chosen. Raise InputError if a query has none, see `nearest_rows`.
     """
-    encoded = plan.encode(queries)
-    rows, chosen_by = nearest_rows(plan.index, queries, plan.representation, corpus_vectors, query_vectors)
-    return _results(plan, queries, encoded, rows[:, None], {"baseline": "nearest", **chosen_by})
+    pairs = plan.pairs(queries)
+    rows, chosen_by = nearest_rows(plan.index, queries, pairs.row_id, corpus_vectors, query_vectors)
+    return _results(plan, queries, pairs, rows[:, None], {"baseline": "nearest", **chosen_by})
 
 
 def nearest_rows(
-    index: Index, queries: Reports, representation: Representation, corpus_vectors: Vectors, query_vectors: Vectors
+    index: Index, queries: Reports, row_id: np.ndarray, corpus_vectors: Vectors, query_vectors: Vectors
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the row of `representation` that is nearest to each query, int64[Q], and entries of the signature.
+    """Return the row, of those in `row_id`, that is nearest to each query, int64[Q], and entries of the signature.
 
     The entries are ``rows_with_vectors``, the number of rows that could be chosen, and ``vectors``, the SHA-256 of the
     vectors of ``corpus`` and ``query``, each in the order of its reports. Raise InputError if a query or all these rows
@@ -131,7 +129,7 @@ def nearest_rows(
     corpus_ids = index.take("study_id", np.arange(index.n_reports)).to_pylist()
     of_row = _places(corpus_ids, corpus_vectors, "corpus_vectors")
     is_scorable = np.zeros(len(of_row), bool)
-    is_scorable[representation.row_id] = True
+    is_scorable[row_id] = True
     of_row[~is_scorable] = -1
     of_query = _places(queries.ids, query_vectors, "query_vectors")
     lacking = [queries.ids[i] for i in np.flatnonzero(of_query < 0).tolist()]
@@ -278,31 +276,30 @@ def _nearest_rows(space: Any, queries: Any) -> np.ndarray:
     return rows
 
 
-def _results(plan: SearchPlan, queries: Reports, encoded: Any, rows: np.ndarray, more: dict[str, Any]) -> Results:
+def _results(plan: SearchPlan, queries: Reports, pairs: Pairs, rows: np.ndarray, more: dict[str, Any]) -> Results:
     """Score the chosen rows, int64[Q, k], and return them as results; each distinct pair is scored once.
 
-    A sample of the pairs is compared with the plain scorer, see `check_pairs`. `more` has the entries of the signature
+    A sample of the pairs is compared with the plain scorer, see `Pairs.check`. `more` has the entries of the signature
     that are particular to the baseline.
     """
-    index, record, representation = plan.index, plan.metric, plan.representation
-    k = rows.shape[1]
+    index, k = plan.index, rows.shape[1]
     flat = rows.ravel()
-    n_documents = len(representation.row_ptr) - 1
-    pair = np.repeat(encoded.which, k) * n_documents + representation.document_of_row[flat]
+    n_documents = len(pairs.row_ptr) - 1
+    pair = np.repeat(pairs.which, k) * n_documents + pairs.document_of_row[flat]
     distinct, pair_of_row = np.unique(pair, return_inverse=True)
     query, document = np.divmod(distinct, n_documents)
-    scores, components = score_pairs(record, representation, encoded, query, document)
-    check_pairs(record, representation, encoded, queries.ids, query, document, scores, components)
+    scores, components = pairs.score(query, document)
+    pairs.check(queries.ids, query, document, scores, components)
     chosen = {
         "row": flat,
         "candidate_id": index.take("study_id", flat),
-        "n_ties": rows_like(representation, document)[pair_of_row],
+        "n_ties": pairs.rows_like(document)[pair_of_row],
     }
     if plan.options.text:
         chosen["text"] = index.take("text", flat)
     components = {name: values[pair_of_row] for name, values in components.items()}
     table = _table(queries, k, chosen, scores[pair_of_row], components, plan.options.text)
-    return Results(table, _signature(plan, queries, encoded, k, {**more, "references": digest(queries)}))
+    return Results(table, _signature(plan, queries, pairs, k, {**more, "references": digest(queries)}))
 
 
 def _table(
@@ -330,11 +327,11 @@ def _table(
     return pa.table(columns)
 
 
-def _signature(plan: SearchPlan, queries: Reports, encoded: Any, k: int, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the signature of a baseline: that of a search without `ties`, the settings of `encoded`, and `more`."""
+def _signature(plan: SearchPlan, queries: Reports, pairs: Pairs, k: int, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the signature of a baseline: that of a search without `ties`, the settings of the queries, and `more`."""
     entries = signature(plan.index, queries, plan.metric, "cpu", k)
     del entries["ties"]
-    return {**entries, **encoded.settings, **more}
+    return {**entries, **pairs.settings, **more}
 
 
 @called("baseline")

@@ -6,13 +6,12 @@ then score all candidates that may be among the k best. Each way to compute a co
 two sums as long as the vectors are wide, one for the product and one for the lengths; hence the factor 4 before gamma.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from metric_oracle.indexes.bertscore import TokenStateIndex
-from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.embeddings import EmbeddingIndex
 from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.indexes.vectors import VectorQueries
@@ -24,9 +23,9 @@ from metric_oracle.progress import Advance
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.representation import CompositeIndex, CompositeQueries
 from metric_oracle.retrieval.composite.score import composite
+from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.joint.conditions import OPERATORS
 from metric_oracle.retrieval.kernels import load_reference
-from metric_oracle.retrieval.sharded import ShardedIndex
 
 CELLS = 1 << 22  # float64 numbers per block, 32 MB
 
@@ -39,35 +38,38 @@ class WantedList(NamedTuple):
 
 
 def search(
-    record: Metric,
-    representation: Representation,
-    encoded: EncodedQueries,
+    pairs: Pairs,
     chosen: Sequence[int],
     k: int,
-    plain: Callable[[int, int], float],
     tell: Advance,
     *,
     lists: Sequence[WantedList] | None = None,
-    value: Callable[[int, int, str], float] | None = None,
     min_score: float | None = None,
 ) -> Answers:
     """Return, as `Answers`, the k best rows for the distinct queries `chosen`, with exact scores of the plain scorer.
 
-    `plain` returns that score for a distinct query and a document, `value` that of the metric which its third argument
-    names; only searches under conditions on other metrics need it. There is one list for each of `lists`, by default
-    one for each query, which excludes nothing. Rows that score worse than `min_score` are not listed. Lists with fewer
-    than k rows end with row -1. `tell` gets `n_pairs` scored pairs in all.
+    There is one list for each of `lists`, by default one for each query, which excludes nothing. Rows that score worse
+    than `min_score` are not listed. Lists with fewer than k rows end with row -1. `tell` gets `n_pairs` scored pairs in
+    all.
     """
     lists = [WantedList(place, np.empty(0, np.int64)) for place in range(len(chosen))] if lists is None else lists
+    record = pairs.record
     n, sign = len(lists), 1.0 if record.higher_is_better else -1.0
     answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.empty(0))
     conditions: Any = record.options.get("conditions", ())
-    values: dict[str, tuple[np.ndarray, float]] = {}
-    if "ordered" in record.options:
-        values = _joint(record, representation, encoded, chosen, tell)
-        scores, error = _sum([values[name] for name in record.options["ordered"]])  # type: ignore[attr-defined]
-    else:
-        scores, error = _scores(record, representation, encoded, chosen, tell)
+    of_parts = []
+    for part in pairs.parts:
+        queries = part.place[list(chosen)].tolist()
+        of_metrics = _joint if "ordered" in record.options else _alone
+        of_parts.append(of_metrics(record, part.representation, part.encoded, queries, tell))
+    values = {
+        name: (
+            np.concatenate([found[name][0] for found in of_parts], axis=1),
+            max(found[name][1] for found in of_parts),
+        )
+        for name in of_parts[0]
+    }
+    scores, error = values.get(record.name) or _sum([values[name] for name in record.options["ordered"]])  # type: ignore[attr-defined]
     for i, (place, excluded) in enumerate(lists):
         q, signed = chosen[place], sign * scores[place]
         documents = np.arange(len(signed))
@@ -75,7 +77,7 @@ def search(
             own, of_own = values[name]
             holds = OPERATORS[symbol](own[place], limit)
             for document in np.flatnonzero(np.abs(own[place] - limit) <= of_own) if of_own else ():
-                holds[document] = OPERATORS[symbol](value(q, int(document), name), limit)  # type: ignore[misc]
+                holds[document] = OPERATORS[symbol](pairs.plain(q, int(document))[1][name], limit)
             documents = documents[holds[documents]]
         # So many documents have at least k rows that are not excluded; those surely below the last are not listed.
         least = max(len(documents) - k - len(excluded), 0)
@@ -84,11 +86,11 @@ def search(
             documents = documents[signed[documents] >= last - 2 * error]
         exact = signed[documents]
         if error:
-            exact = sign * np.array([plain(q, document) for document in documents.tolist()])
+            exact = sign * np.array([pairs.plain(q, document)[0] for document in documents.tolist()])
         if min_score is not None:
             fits = exact >= sign * min_score
             documents, exact = documents[fits], exact[fits]
-        rows, best, ties = select(documents, exact, representation.row_ptr, representation.row_id, k, excluded)
+        rows, best, ties = select(documents, exact, pairs.row_ptr, pairs.row_id, k, excluded)
         for column, found in zip(answers[:3], (rows, sign * best, ties), strict=True):
             column[i, : len(found)] = found
     return answers
@@ -101,18 +103,6 @@ def _joint(
 
     Rows are those of the distinct queries `chosen`, columns all documents; see `_scores`.
     """
-    if isinstance(representation, ShardedIndex):
-        of_shards = [
-            _joint(record, part, of_part, places[list(chosen)].tolist(), tell)
-            for part, of_part, places in zip(representation.parts, encoded.parts, encoded.places, strict=True)
-        ]
-        return {
-            name: (
-                np.concatenate([of_shard[name][0] for of_shard in of_shards], axis=1),
-                max(of_shard[name][1] for of_shard in of_shards),
-            )
-            for name in of_shards[0]
-        }
     scores_of = {}
     for name, term in record.terms.items():
         kind = term.metric.representation
@@ -132,17 +122,27 @@ def _sum(values: Sequence[tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]
     return total, error + gamma(2 * len(values), FLOAT64) * size if error else 0.0
 
 
-def n_pairs(record: Metric, representation: Any, encoded: Any, chosen: Sequence[int]) -> int:
+def n_pairs(pairs: Pairs, chosen: Sequence[int]) -> int:
     """Return the number of pairs that a search for distinct queries scores; for a metric of terms, their sum."""
-    if isinstance(representation, ShardedIndex):
-        parts = zip(representation.parts, encoded.parts, encoded.places, strict=True)
-        return sum(n_pairs(record, part, of_part, places[list(chosen)].tolist()) for part, of_part, places in parts)
+    parts = [(part.representation, part.encoded, part.place[list(chosen)].tolist()) for part in pairs.parts]
+    return sum(_n_pairs(pairs.record, *part) for part in parts)
+
+
+def _n_pairs(record: Metric, representation: Any, encoded: Any, chosen: Sequence[int]) -> int:
+    """Return the number of pairs of distinct queries and the documents of one part; see `n_pairs`."""
     total = 0
     for term in record.terms.values():
         kind = term.metric.representation
         queries = np.unique(encoded.place[kind][list(chosen)]).tolist()
-        total += n_pairs(term.metric, representation.parts[kind], encoded.parts[kind], queries)
+        total += _n_pairs(term.metric, representation.parts[kind], encoded.parts[kind], queries)
     return total if record.terms else len(chosen) * (len(representation.row_ptr) - 1)
+
+
+def _alone(
+    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Advance
+) -> dict[str, tuple[np.ndarray, float]]:
+    """Return, by the name of the metric, its scores float64[n, D] and a bound of their error, as `_joint` does."""
+    return {record.name: _scores(record, representation, encoded, chosen, tell)}
 
 
 def _scores(
@@ -152,13 +152,6 @@ def _scores(
 
     `chosen` has numbers of distinct queries. `tell` gets the numbers of pairs as they are scored.
     """
-    if isinstance(representation, ShardedIndex):
-        of_shards = [
-            _scores(record, part, of_part, places[list(chosen)].tolist(), tell)
-            for part, of_part, places in zip(representation.parts, encoded.parts, encoded.places, strict=True)
-        ]
-        scores, errors = zip(*of_shards, strict=True)
-        return np.concatenate(scores, axis=1), max(errors)
     if isinstance(representation, CompositeIndex):
         return _composites(record, representation, encoded, chosen, tell)
     if isinstance(representation, TokenStateIndex):

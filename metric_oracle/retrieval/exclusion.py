@@ -6,6 +6,7 @@ Equal queries that exclude different rows get lists of their own, but share a se
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,8 +22,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.kernels.topk.exclusion import NOTHING, Exclusion
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.sharded import ShardedIndex
+from metric_oracle.retrieval.document_pairs import compared
 
 SELF, TEXT, SAME = RESERVED
 AT_ONCE = 64  # lists of a distinct query that share a search: their rows in common raise the threshold
@@ -160,32 +160,48 @@ class Excluded:
                 "reports with other ids or texts",
                 f"Give {option('exclude', 'text')}, or the reports of the index.",
             )
-        document_of_row = representation_of(self._index, self._record).document_of_row
-        documents = np.full(max(len(document_of_row), self._index.n_reports), -1, np.int64)
-        documents[: len(document_of_row)] = document_of_row
-        return documents[rows]
+        return self._document_of_row[rows]
+
+    @cached_property
+    def _parts(self) -> list[tuple[Index, Representation]]:
+        """The indexes whose documents are compared, see `document_pairs.compared`."""
+        return compared(self._index, self._record)
+
+    @cached_property
+    def _document_of_row(self) -> np.ndarray:
+        """The document of each corpus row, numbered over all parts, -1 for none: int64[N]."""
+        documents, first = np.full(self._index.n_reports, -1, np.int64), 0
+        for shard, part in self._parts:
+            of_row = part.document_of_row
+            begin = shard.first_row
+            documents[begin : begin + len(of_row)] = np.where(of_row >= 0, of_row + first, -1)
+            first += len(part.row_ptr) - 1
+        return documents
+
+    def _key(self, document: int) -> Any:
+        """Return a value that equal documents of any parts have, and only they."""
+        for _, part in self._parts:
+            n_documents = len(part.row_ptr) - 1
+            if document < n_documents:
+                return part.key(document)
+            document -= n_documents
+        raise AssertionError(document)
 
     def _same(self, documents: np.ndarray, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
         """Return what `_codes` does for the rule "same": a row is excluded if its document equals that of the query.
 
         `documents` has the document of each query, as `_documents` returns them.
         """
-        of_row = np.full(shard.n_reports, -1, np.int64)
-        whole, representation = (representation_of(index, self._record) for index in (self._index, shard))
-        if isinstance(whole, ShardedIndex):
-            # Documents of two shards are equal where their keys are.
-            distinct, documents = np.unique(documents, return_inverse=True)
-            keys: dict[Any, int] = {}
-            of_place = [whole.parts[place].key(own) for place, own in map(whole.place, distinct.tolist())]
-            group = np.array([keys.setdefault(key, len(keys)) for key in of_place])
-            of_document = [
-                keys.get(representation.key(document), -1) for document in range(len(representation.row_ptr) - 1)
-            ]
-            of_row[: len(representation.document_of_row)] = np.array([*of_document, -1])[representation.document_of_row]
-            return group[documents.reshape(-1)], of_row, len(keys)
-        of_shard = whole.document_of_row[shard.first_row : shard.first_row + shard.n_reports]
-        of_row[: len(of_shard)] = of_shard
-        return documents, of_row, len(whole.row_ptr) - 1
+        of_row = self._document_of_row[shard.first_row : shard.first_row + shard.n_reports]
+        if len(self._parts) == 1:  # whose documents are distinct
+            return documents, of_row, len(self._parts[0][1].row_ptr) - 1
+        # Documents of two shards are equal where their keys are.
+        distinct, which = np.unique(documents, return_inverse=True)
+        keys: dict[Any, int] = {}
+        group = np.array([keys.setdefault(self._key(document), len(keys)) for document in distinct.tolist()])
+        own, place = np.unique(of_row, return_inverse=True)
+        of_own = np.array([keys.get(self._key(document), -1) if document >= 0 else -1 for document in own.tolist()])
+        return group[which.reshape(-1)], of_own[place.reshape(-1)], len(keys)
 
 
 def of_order(record: Metric) -> Metric:

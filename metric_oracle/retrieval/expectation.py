@@ -26,12 +26,10 @@ from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.progress import Progress, counter
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import SearchPlan, plan_scores
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.search import signature
-from metric_oracle.retrieval.sharded import score_all, sides_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY = 128
@@ -131,15 +129,12 @@ class ExpectationPlan:
         from metric_oracle.kernels._distribution import new_scratch, summarise
 
         scores, record = self.scores, self.scores.metric
-        encoded, representation = scores.encode(queries), scores.representation
-        rows = np.diff(representation.row_ptr)
-        n_rows = len(representation.row_id)
+        pairs = scores.pairs(queries)
+        rows, n_rows = np.diff(pairs.row_ptr), len(pairs.row_id)
         ranks = np.array([max(math.ceil(n_rows * p), 1) for p in self.quantiles], np.int64)
-        times = np.bincount(encoded.which)  # queries of each distinct one
+        times = np.bincount(pairs.which)  # queries of each distinct one
         statistics_of = np.empty((len(times), 4 + len(ranks)))
-        kernel = load_kernel(record, "cpu")
-        sides = sides_of(record, representation, encoded)
-        size = kernel.capabilities.queries_at_once
+        size = pairs.kernel.capabilities.queries_at_once
         idle: list[Any] = []
         histograms: list[_Bins] = []
 
@@ -148,8 +143,7 @@ class ExpectationPlan:
             last = min(first + size, len(times))
             room = idle.pop() if idle else new_scratch(len(rows))
             of_block: list[_Bins] = []
-            scores_of = score_all(kernel, sides, range(first, last))
-            for q, of_query in zip(range(first, last), scores_of, strict=True):
+            for q, of_query in zip(range(first, last), pairs.scan(range(first, last)), strict=True):
                 exponent, lowest, n = summarise(of_query, rows, ranks, room, statistics_of[q])
                 of_block.append(_Bins(exponent, lowest, room.counts[0, :n] * times[q]))
             histograms.append(reduce(_joined, of_block))
@@ -158,10 +152,10 @@ class ExpectationPlan:
 
         threads = scores.options.threads or n_threads()
         count = counter(progress, "", len(queries.ids))
-        run_blocks(run, range(0, len(times), size), len(times), threads, count, len(encoded.which))
+        run_blocks(run, range(0, len(times), size), len(times), threads, count, len(pairs.which))
         total = reduce(_joined, histograms)
         edges, counts = _histogram(total, float(statistics_of[:, 2].min()), float(statistics_of[:, 3].max()), self.bins)
-        mean, sd, least, greatest, *columns = statistics_of[encoded.which].T
+        mean, sd, least, greatest, *columns = statistics_of[pairs.which].T
         table = pa.table(
             {
                 "query_id": pa.array(queries.ids, pa.large_string()),
@@ -179,9 +173,9 @@ class ExpectationPlan:
             "baseline": "expectation",
             "quantiles": [float(p) for p in self.quantiles],
             "quantile_method": "inverted_cdf",
-            "error": max(kernel.score_error(corpus, batch) for corpus, batch, _ in sides),
+            "error": pairs.error,
         }
-        return Expectation(table, edges, counts, {**entries, **encoded.settings, **described})
+        return Expectation(table, edges, counts, {**entries, **pairs.settings, **described})
 
 
 def plan_expectation(

@@ -3,9 +3,10 @@
 A *source* is what a metric reads in addition to the text, such as a graph, an embedding or labels.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +22,9 @@ from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
 from metric_oracle.progress import Progress
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_queries, counted_entry, section_entry
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
-from metric_oracle.retrieval.kernels import load_scorer
+from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
+from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.search import digest
@@ -35,8 +36,19 @@ MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
 # Settings of a search that the signature of a metric records.
 SETTINGS = ("idf", "rescaled", "truncated_queries", "prevalence")
 
-_Pair = tuple[float, dict[str, float]] | None
 NO_MODELS: Mapping[str, PairModel] = MappingProxyType({})
+
+
+class _Scored(NamedTuple):
+    """The scores of all pairs under one metric, and their components by name, all float64[n]."""
+
+    is_known: np.ndarray  # bool[n], whether both reports have what the metric reads; other values stand for nothing
+    scores: np.ndarray
+    components: dict[str, np.ndarray]
+
+    def column(self, values: np.ndarray) -> pa.Array:
+        """Return scores or a component as a column of a table, null where nothing is known."""
+        return pa.array(values, pa.float64(), mask=~self.is_known)
 
 
 def score_rows(
@@ -79,7 +91,7 @@ def score_rows(
     settings = options.settings
     if not any(set(settings) <= set(record.settings) for record in records):
         check_left_out(settings, "without BERTScore among the metrics")
-    pairs: dict[str, list[_Pair]] = {}
+    scored: dict[str, _Scored] = {}
     used: dict[str, Any] = {}
     noted: dict[str, Any] = {}
     for kind in dict.fromkeys(METRICS[name].representation for name in single):
@@ -88,14 +100,18 @@ def score_rows(
         of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
         if reads_pairs(of_kind[0]):
             both = list(zip(queries.texts, index.take("text", rows).to_pylist(), strict=True))
-            pairs[of_kind[0].name], described = score_pairs(pair_models[kind], both)
+            scored[of_kind[0].name], described = _read(pair_models[kind], both)
             noted |= {of_kind[0].name: described} if described else {}
             used[kind] = {"encoder": pair_models[kind].signature}
             continue
-        used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, pairs)
+        used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, scored)
     for record in records:
         if record.terms:
-            pairs[record.name] = _compose(record, pairs)
+            parts_of = {name: scored[name] for name in record.terms}
+            is_known = np.all([part.is_known for part in parts_of.values()], axis=0)
+            values = {name: part.scores for name, part in parts_of.items()}
+            total = composite(values.values(), record.terms.values(), record.options["intercept"])
+            scored[record.name] = _Scored(is_known, total, values)
     signature = {
         "kind": "scores",
         "system": system,
@@ -108,13 +124,11 @@ def score_rows(
         **({"noted": noted} if noted else {}),
     }
     columns: dict[str, Any] = {"query_id": pa.array(queries.ids, pa.large_string())}
+    columns |= {record.name: scored[record.name].column(scored[record.name].scores) for record in records}
     for record in records:
-        values = [None if pair is None else pair[0] for pair in pairs[record.name]]
-        columns[record.name] = pa.array(values, pa.float64())
-    for record in records:
-        for name in next((pair[1] for pair in pairs[record.name] if pair is not None), {}):
-            values = [None if pair is None else pair[1][name] for pair in pairs[record.name]]
-            columns[f"{record.name}.{name}"] = pa.array(values, pa.float64())
+        of_metric = scored[record.name]
+        if of_metric.is_known.any():
+            columns |= {f"{record.name}.{name}": of_metric.column(of) for name, of in of_metric.components.items()}
     if text:
         columns["reference"] = pa.array(queries.texts, pa.large_string())
         columns["prediction"] = index.take("text", rows)
@@ -156,67 +170,89 @@ def places_of(reports: Reports, kind: str) -> np.ndarray | None:
     return reports.attached[kind].of_row if kind in reports.attached else None
 
 
+def _read(model: PairModel, pairs: Sequence[tuple[str, str]]) -> tuple[_Scored, dict[str, Any]]:
+    """Return the scores of pairs of texts by a model that reads both, and a dict of notes on the run."""
+    found, described = score_pairs(model, pairs)
+    is_known = np.array([pair is not None for pair in found])
+    names = next((pair[1] for pair in found if pair is not None), {})
+    values = np.array([[np.nan] * (len(names) + 1) if pair is None else [pair[0], *pair[1].values()] for pair in found])
+    return _Scored(is_known, values[:, 0], dict(zip(names, values[:, 1:].T, strict=True))), described
+
+
 def _score_kind(
     index: Index,
     queries: Reports,
     rows: np.ndarray,
     records: list[Metric],
     settings: dict[str, Any],
-    pairs: dict[str, list[_Pair]],
+    scored: dict[str, _Scored],
 ) -> dict[str, Any]:
     """Score query i with corpus row ``rows[i]`` by the metrics of one representation.
 
-    The scores are put into `pairs`, by the names of the metrics; None for a pair that lacks the source. Return the
-    settings of the encoded queries, which the signature records.
+    The scores are put into `scored`, by the names of the metrics. A sample of them is compared with the plain scorers',
+    see `Pairs.check`. Return the settings of the encoded queries, which the signature records.
     """
-    kind = records[0].representations[0]
-    representation, complete, encoded = _encoded(index, queries, records[0], settings)
-    which = np.full(len(queries.ids), -1, np.int64)
-    if encoded is not None:
-        which[complete] = encoded.which
-    document_of_row = np.full(index.n_reports, -1, np.int64)
-    document_of_row[: len(representation.document_of_row)] = representation.document_of_row
-    empty = REPRESENTATIONS[kind].load_class().empty
-    scorers = [load_scorer(record) for record in records]
-    predictions = index.take("text", rows).to_pylist()
-    scored: dict[tuple[int, int], list[_Pair]] = {}
-    nothing: list[_Pair] = [None] * len(records)
-    values_of_pairs = []
-    for q, document, reference, prediction in zip(
-        which.tolist(), document_of_row[rows].tolist(), queries.texts, predictions, strict=True
-    ):
-        if (q < 0 and (empty is None or reference.strip())) or (document < 0 and (empty is None or prediction.strip())):
-            values_of_pairs.append(nothing)
-            continue
-        if (q, document) not in scored:
-            a = empty if document < 0 else representation.candidate(document, encoded)
-            b = empty if q < 0 or encoded is None else encoded.item(q)
-            scored[q, document] = _scores(records, scorers, a, b)
-        values_of_pairs.append(scored[q, document])
-    for i, record in enumerate(records):
-        pairs[record.name] = [values[i] for values in values_of_pairs]
-    return {} if encoded is None else encoded.settings
+    complete, pairs = _pairs(index, queries, records[0], settings)
+    n = len(rows)
+    lacks_query, lacks_document = np.ones(n, bool), ~np.isin(rows, scorable_rows(index, records[0]))
+    lacks_query[complete] = False
+    is_pair = ~(lacks_query | lacks_document)
+    is_known = is_pair.copy()
+    empty = REPRESENTATIONS[records[0].representation].load_class().empty
+    if empty is not None:  # a blank report needs no entry in the source
+        predictions = index.take("text", rows).to_pylist()
+        for i in np.flatnonzero(~is_pair).tolist():
+            lacks = (lacks_query[i] and queries.texts[i].strip()) or (lacks_document[i] and predictions[i].strip())
+            is_known[i] = not lacks
+    query, document, of_pair = np.empty((3, 0), np.int64)
+    if pairs is not None:
+        of_query = np.full(n, -1, np.int64)
+        of_query[complete] = pairs.which
+        n_documents = len(pairs.row_ptr) - 1
+        numbers = of_query[is_pair] * n_documents + pairs.document_of_row[rows[is_pair]]
+        distinct, of_pair = np.unique(numbers, return_inverse=True)
+        query, document = np.divmod(distinct, n_documents)
+    parts: dict[str, np.ndarray] = {}  # precision, recall and F1 of BERTScore, whichever is the score
+    for record in records:
+        # A blank report without an entry scores the same with every other.
+        blank, of_blank = (np.nan, {}) if empty is None else load_reference(record)(empty, empty)
+        values, components = np.empty(0), dict.fromkeys(of_blank, np.empty(0))
+        if record.kernel == "bertscore" and parts:
+            values, components = list(parts.values())[int(str(record.options["part"]))], parts
+        elif pairs is not None and len(query):
+            of_record = replace(pairs, record=record, known={})
+            values, components = of_record.score(query, document)
+            of_record.check([queries.ids[i] for i in complete.tolist()], query, document, values, components)
+            parts = components if record.kernel == "bertscore" else {}
+            if corpus_bleu.order_of(record.name):
+                items = [of_record.items(*pair) for pair in zip(query.tolist(), document.tolist(), strict=True)]
+                lengths = np.array([[len(side) for side in item] for item in items]).T
+                components = {**components, **corpus_bleu.counts_of(record.name, lengths, components)}
+        columns = [np.full(n, value) for value in (blank, *(of_blank.get(name, np.nan) for name in components))]
+        for column, of_pairs in zip(columns, (values, *components.values()), strict=True):
+            column[is_pair] = of_pairs[of_pair]
+        scored[record.name] = _Scored(is_known, columns[0], dict(zip(components, columns[1:], strict=True)))
+    return {} if pairs is None else pairs.settings
 
 
-def _encoded(
+def _pairs(
     index: Index, queries: Reports, record: Metric, settings: Mapping[str, Any]
-) -> tuple[Any, np.ndarray, Any | None]:
-    """Return the representation that a metric of no terms reads, positions of queries, int64[n], and these encoded.
+) -> tuple[np.ndarray, Pairs | None]:
+    """Return the positions of the queries that have what a metric of no terms reads, int64[n], and the pairs of these.
 
-    They are the queries that have the source of the representation; if there are none, the last value is None. Raise
-    InputError if the index does not hold the representation, or its model is another.
+    Without such a query, the second value is None. Raise InputError if the index does not hold the representation, or
+    its model is another.
     """
     kind = record.representations[0]
     index.check_holds(record)
-    representation = representation_of(index, record)
-    positions = places_of(queries, kind)
-    complete = np.arange(len(queries.ids)) if positions is None else np.flatnonzero(positions >= 0)
+    places = places_of(queries, kind)
+    complete = np.arange(len(queries.ids)) if places is None else np.flatnonzero(places >= 0)
     if not len(complete):
-        return representation, complete, None
-    complete_queries = queries.take(complete)
+        return complete, None
+    complete_queries = replace(queries.take(complete), stored=None)  # encoded anew, also rows of the index
     check_queries(complete_queries, record, index)
     of_kind = {**settings, "wordless": True} if REPRESENTATIONS[kind].is_encoded else {}
-    return representation, complete, representation.encode(complete_queries, **of_kind)
+    return complete, Pairs.of(index, record, complete_queries, of_kind)
 
 
 def metric_entries(
@@ -231,41 +267,9 @@ def metric_entries(
     for record in records:
         for part in [term.metric for term in record.terms.values()] or [record]:
             if part.representation not in used:
-                *_, encoded = _encoded(index, queries, part, options.settings)
-                used[part.representation] = {} if encoded is None else encoded.settings
+                _, pairs = _pairs(index, queries, part, options.settings)
+                used[part.representation] = {} if pairs is None else pairs.settings
     return {record.name: _signature(record, index, used) for record in records}
-
-
-def _scores(
-    records: list[Metric], scorers: list[Callable[..., tuple[float, Any]]], candidate: Any, reference: Any
-) -> list[_Pair]:
-    """Return score and components of one pair under each metric of one representation, by the scorer of each."""
-    scored: list[_Pair] = []
-    for record, scorer in zip(records, scorers, strict=True):
-        if record.kernel == "bertscore" and scored and scored[0] is not None:
-            # Each of these metrics has precision, recall and F1 as components, so one call gives all three scores.
-            components = scored[0][1]
-            part = ("precision", "recall", "f1")[int(str(record.options["part"]))]
-            scored.append((components[part], components))
-        else:
-            score, components = scorer(candidate, reference)
-            if corpus_bleu.order_of(record.name):
-                components = {**components, **corpus_bleu.counts_of(record.name, candidate, reference, components)}
-            scored.append((score, components))
-    return scored
-
-
-def _compose(record: Metric, pairs: dict[str, list[_Pair]]) -> list[_Pair]:
-    """Return score and terms of a composite for each pair, None where a term is None; `pairs` is by name of a term."""
-    terms = record.terms
-    scored: list[_Pair] = []
-    for values in zip(*(pairs[part] for part in terms), strict=True):
-        by_part = {part: pair[0] for part, pair in zip(terms, values, strict=True) if pair is not None}
-        if len(by_part) < len(values):
-            scored.append(None)
-        else:
-            scored.append((composite(by_part.values(), terms.values(), record.options["intercept"]), by_part))
-    return scored
 
 
 def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The plan of a search: metric, index and options, checked once and before any test report is read."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,6 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.declared import IN_PYTHON
 from metric_oracle.errors import InputError, called, option
 from metric_oracle.findings.results import Results
-from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import ShardSet, open_index
 from metric_oracle.metrics import check_searched, get_metric
@@ -23,8 +21,8 @@ from metric_oracle.progress import Progress, counter
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_queries
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import weighed
+from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import check_exclude
 from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.kernels import check_backend, load_kernel
@@ -43,20 +41,18 @@ class SearchPlan:
     options: SearchOptions  # the options; backend "auto" is replaced by the backend that it means
     runner: Any = None  # searches the shards of a set in other processes; None for this process
 
-    @cached_property
-    def representation(self) -> Representation:
-        """The representation that the metric reads from the index."""
-        return representation_of(self.index, self.metric)
-
     @property
     def columns(self) -> list[str]:
         """The columns that the test reports must have."""
         return [name for name in self.options.exclude if name not in RESERVED]
 
-    def encode(self, queries: Reports) -> EncodedQueries:
-        """Encode the queries for the kernels, after a check that they have the sources that the metric reads."""
+    def pairs(self, queries: Reports) -> Pairs:
+        """Return all pairs of the queries and the documents, to score some of them or all, without a search.
+
+        Raise InputError if the queries do not fit the index or lack what the metric reads.
+        """
         check_queries(queries, self.metric, self.index)
-        return self.representation.encode(queries, **self.options.settings)
+        return Pairs.of(self.index, self.metric, queries, self.options.settings)
 
     def run(self, queries: Reports, progress: Progress | None = None) -> Results:
         """Find, for every query, the k corpus reports that score best: best first, equal scores by ascending row.

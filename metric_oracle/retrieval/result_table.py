@@ -17,7 +17,7 @@ from metric_oracle.indexes.shards import most_frequent
 from metric_oracle.indexes.store import take_strings, to_arrow, to_numpy
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.document_pairs import scorable_rows
 from metric_oracle.retrieval.exclusion import ResultLists
 from metric_oracle.retrieval.merge import BestRows
 
@@ -60,7 +60,7 @@ def fallback_row(index: Index, record: Metric) -> int:
     """Return the corpus row of the fall-back report, the most frequent one that the metric can score."""
     known: dict[str, int] = index.content.get("most_frequent", {})  # of a set
     kind = record.representation
-    return known[kind] if kind in known else most_frequent_row(index, representation_of(index, record).row_id)
+    return known[kind] if kind in known else most_frequent_row(index, scorable_rows(index, record))
 
 
 def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
@@ -75,7 +75,7 @@ def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
 def n_scorable(index: Index, record: Metric) -> int:
     """Return the number of corpus rows that a metric can score."""
     if record.terms:
-        return sum(len(representation_of(shard, record).row_id) for shard in index.shards())
+        return len(scorable_rows(index, record))
     return index.content["representations"][record.representations[0]]["rows"]
 
 

@@ -14,10 +14,9 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.progress import Progress, counter
-from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.plan import SearchPlan
 from metric_oracle.retrieval.pool import n_threads, run_blocks
-from metric_oracle.retrieval.sharded import score_some, sides_of
+from metric_oracle.retrieval.result_table import n_scorable
 
 GROUPS, STRATA = 16, 32  # fewest of a sample
 QUERIES = 8  # of a group, more if the corpus is small: small groups make a round cheap, large groups a pair
@@ -48,15 +47,13 @@ def sampled_means(
     stratum h in round r, over all groups and their queries, the variance of the mean is
     (G / (N Q))^2 sum_h var_r(T[h, r]) / R for G groups, N rows, Q queries and R rounds.
     """
-    record, representation = plan.metric, plan.representation
-    n_queries, n_rows = len(queries.ids), len(representation.row_id)
+    n_queries, n_rows = len(queries.ids), n_scorable(plan.index, plan.metric)
     n_groups = min(n_queries // max(min(QUERIES, n_queries // GROUPS), 1), n_rows // STRATA)
     if n_groups < GROUPS:
         return None
     n_strata = -(-n_rows // n_groups)
-    encoded = plan.encode(queries)
-    kernel, sides = load_kernel(record, "cpu"), sides_of(record, representation, encoded)
-    document_of = np.repeat(np.arange(len(representation.row_ptr) - 1), np.diff(representation.row_ptr))
+    pairs = plan.pairs(queries)
+    document_of = np.repeat(np.arange(len(pairs.row_ptr) - 1), np.diff(pairs.row_ptr))
     rng = np.random.default_rng(seed)
     groups = np.array_split(rng.permutation(n_queries), n_groups)
     sums = np.zeros(n_queries)
@@ -71,9 +68,8 @@ def sampled_means(
             """Score the rows that were drawn for group `g` with its queries; return 1, a group."""
             inside = rows[:, :, g] < n_rows
             documents, place = np.unique(document_of[rows[:, :, g][inside]], return_inverse=True)
-            items, which = np.unique(encoded.which[groups[g]], return_inverse=True)
-            scored = score_some(kernel, representation, sides, items.tolist(), documents)
-            scores = np.array([of_query[place] for of_query in scored])
+            items, which = np.unique(pairs.which[groups[g]], return_inverse=True)
+            scores = np.array([of_query[place] for of_query in pairs.scan(items.tolist(), documents)])
             sums[groups[g]] += scores.sum(axis=1)[which]
             of_group[g][inside] = np.bincount(which) @ scores
             return 1
@@ -88,6 +84,6 @@ def sampled_means(
         wanted = max(math.ceil(SPARE * len(rounds) * (standard_error / error) ** 2), len(rounds) + 1)
         if wanted > MOST * n_groups:
             return None
-    of_query = np.bincount(encoded.which, sums) / np.bincount(encoded.which)
+    of_query = np.bincount(pairs.which, sums) / np.bincount(pairs.which)
     scale = n_groups / (n_rows * len(rounds))
-    return SampledMeans(scale * of_query[encoded.which], standard_error, n_strata * len(rounds))
+    return SampledMeans(scale * of_query[pairs.which], standard_error, n_strata * len(rounds))

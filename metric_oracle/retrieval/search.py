@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import ExactnessError
 from metric_oracle.files import package_version
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import EncodedQueries, Representation
@@ -22,14 +20,14 @@ from metric_oracle.progress import Advance
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.composite.representation import is_joined, representation_of
+from metric_oracle.retrieval.document_pairs import CHECKED, Pairs, Part, encode_for, sample_of
 from metric_oracle.retrieval.exclusion import Excluded, ResultLists
-from metric_oracle.retrieval.kernels import arrays_of, load_kernel, load_reference
+from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
 from metric_oracle.retrieval.result_table import fallback_row, fill_zeros, layout, listed, no_rows, with_strings
 
-CHECKED = 100  # listed pairs, evenly spread, that the plain scorer scores again; `verify` scores all
 BLOCK = 32  # queries per task: few enough to balance the threads, enough to hide the overhead
 LEAST_BLOCK = 4  # queries per task if memory is limited
 
@@ -93,12 +91,10 @@ def search(
                 progress(0)  # encoded, none answered
         else:
             of_shard = representation.encode_again(queries, encoded, **options.settings)
+        n = int(of_shard.which.max()) + 1 if len(of_shard.which) else 0
         part, of_part, exact = search_shard(
-            shard,
             queries.ids,
-            record,
-            representation,
-            of_shard,
+            Pairs(record, [Part(shard, representation, of_shard, np.arange(n))], of_shard.which),
             options,
             excluded.of(shard, representation, of_shard.which),
             reserve=reserve,
@@ -112,19 +108,6 @@ def search(
     if best is not None:
         best = with_strings(best, index, options.text)
     return searched_of(index, queries, record, options, best, exact, of_shard, stages)
-
-
-def encode_for(shard: Index, representation: Representation, queries: Reports, settings: dict[str, Any]) -> Any:
-    """Return the queries encoded for a shard.
-
-    Queries that are all rows of this shard are taken from what the shard stores of these rows; others are encoded from
-    their texts and sources.
-    """
-    if queries.stored is not None and queries.stored[0] == shard.checksum:
-        rows, document_of_row = queries.stored[1], representation.document_of_row
-        if rows.max(initial=-1) < len(document_of_row) and (document_of_row[rows] >= 0).all():
-            return representation.encode_rows(queries, **settings)
-    return representation.encode(queries, **settings)
 
 
 def searched_of(
@@ -166,11 +149,8 @@ def limit_of(best: BestRows, k: int, limit: np.ndarray | None, higher_is_better:
 
 
 def search_shard(
-    shard: Index,
     ids: Sequence[str],
-    record: Metric,
-    representation: Representation,
-    encoded: EncodedQueries,
+    pairs: Pairs,
     options: SearchOptions,
     lists: ResultLists,
     *,
@@ -184,13 +164,13 @@ def search_shard(
     They have no ids and texts, and are fewer than k rows if the shard has fewer that can be scored. Rows that score
     worse than `limit`, float64[Q], may be left out; lists then end with row -1 and the worst possible score.
 
-    `representation` is what the metric reads from the shard, `encoded` the queries encoded for it, and `ids` their ids
+    `pairs` are those of the queries with the documents of the shard, its only part, and `ids` the ids of the queries,
     for messages. `lists` has the rows that each list excludes. `reserve` returns the corpus row of the fall-back
     report; it is None if the search has none. The plain scorer scores `checked` listed pairs again.
     """
-    row_id, backend = representation.row_id, options.backend
+    record, ((shard, representation, encoded, place),) = pairs.record, pairs.parts
+    row_id, backend, n = representation.row_id, options.backend, len(place)
     k = min(options.k, len(row_id))
-    n = int(encoded.which.max()) + 1 if len(encoded.which) else 0
     n_lists = len(lists.query)
     worst = -np.inf if record.higher_is_better else np.inf
     limits = np.full(n, worst if limit is None else -worst)
@@ -209,16 +189,18 @@ def search_shard(
         kernel: Kernel = _Reference(record, representation, encoded)
     else:
         kernel = load_kernel(record, backend)
-    corpus, batch = arrays_of(record, representation, encoded)
-    expected = _Expected(record, representation, encoded)
-    sample = _sample(n_lists * k, checked)
+    ((corpus, batch),) = pairs.arrays
+    sample = sample_of(n_lists * k, checked)
 
     def score_ahead(first: int, last: int) -> None:
-        """Score those pairs of the checked sample that belong to a block of lists, while other blocks are searched."""
+        """Score those pairs of the checked sample that belong to a block of lists, while other blocks are searched.
+
+        A pair of long reports takes milliseconds of plain Python.
+        """
         for of_list, rank in zip(*np.divmod(sample[(sample >= first * k) & (sample < last * k)], k), strict=True):
             row = answers.rows[of_list, rank]
             if row >= 0:
-                expected.of(int(lists.query[of_list]), int(representation.document_of_row[row]))
+                pairs.plain(int(lists.query[of_list]), int(representation.document_of_row[row]))
 
     stages = _search(
         kernel,
@@ -250,11 +232,11 @@ def search_shard(
     rows = np.concatenate([answers.rows.ravel(), np.full(len(unmatched), row)])
     scores = np.concatenate([answers.scores.ravel(), np.zeros(len(unmatched))])
     listed_pairs = np.flatnonzero(rows >= 0)
-    pairs = query[listed_pairs], representation.document_of_row[rows[listed_pairs]], scores[listed_pairs]
-    of_pairs = kernel.components(corpus, batch, *pairs)
-    check_pairs(record, representation, encoded, ids, *pairs, of_pairs, checked, expected)
-    components = {name: np.zeros(len(rows), values.dtype) for name, values in of_pairs.items()}
-    for name, values in of_pairs.items():
+    listed = query[listed_pairs], representation.document_of_row[rows[listed_pairs]], scores[listed_pairs]
+    of_listed = kernel.components(corpus, batch, *listed)
+    pairs.check(ids, *listed, of_listed, checked)
+    components = {name: np.zeros(len(rows), values.dtype) for name, values in of_listed.items()}
+    for name, values in of_listed.items():
         components[name][listed_pairs] = values
 
     ties = np.concatenate([answers.ties.ravel(), np.zeros(len(unmatched), np.int64)])
@@ -432,59 +414,3 @@ class _Reference(Kernel):
 
     def new_workspace(self, corpus: Any) -> None:
         return None
-
-
-class _Expected:
-    """The plain scorer's scores of pairs of a distinct query and a document, each computed once.
-
-    They are compared with the kernel's. A pair of long reports takes milliseconds of plain Python, so the pairs of the
-    sample are scored while other threads, or a GPU, are searching.
-    """
-
-    def __init__(self, record: Metric, representation: Representation, encoded: EncodedQueries) -> None:
-        self._score, self._representation, self._encoded = load_reference(record), representation, encoded
-        self._known: dict[tuple[int, int], tuple[float, dict[str, Any]]] = {}
-
-    def of(self, q: int, document: int) -> tuple[float, dict[str, Any]]:
-        """Return the plain scorer's score and components of distinct query `q` and a document."""
-        if (q, document) not in self._known:
-            candidate = self._representation.candidate(document, self._encoded)
-            self._known[q, document] = self._score(candidate, self._encoded.item(q))
-        return self._known[q, document]
-
-
-def _sample(n: int, checked: int) -> np.ndarray:
-    """Return the positions of at most `checked` of `n` pairs, evenly spread and ascending: int64[m]."""
-    return np.unique(np.linspace(0, n - 1, min(checked, n)).astype(np.int64))
-
-
-def check_pairs(
-    record: Metric,
-    representation: Representation,
-    encoded: EncodedQueries,
-    ids: Sequence[str],
-    query: np.ndarray,
-    documents: np.ndarray,
-    scores: np.ndarray,
-    components: dict[str, np.ndarray],
-    checked: int = CHECKED,
-    expected: _Expected | None = None,
-) -> None:
-    """Raise ExactnessError unless scores and components of `checked` of the pairs equal the plain scorer's.
-
-    A pair is a distinct query, `query`, and a document, both int64[n]. `ids` are the ids of all queries, for the
-    message. `expected` holds scores of the plain scorer that are known, None for none.
-    """
-    expected = expected or _Expected(record, representation, encoded)
-    for i in _sample(len(scores), checked):
-        wanted = expected.of(int(query[i]), int(documents[i]))
-        scored = scores[i], {name: values[i] for name, values in components.items()}
-        if scored != wanted:
-            row = representation.row_id[representation.row_ptr[documents[i]]]
-            name = shown_names([ids[int(np.argmax(encoded.which == query[i]))]])
-            raise ExactnessError(
-                f"{record.name} of row {row}",
-                f"must be {wanted} for query {name}, as the plain scorer computes it",
-                scored,
-                "This is a defect: please report it with the index fingerprint.",
-            )

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -22,7 +22,6 @@ from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.declared import IN_PYTHON
 from metric_oracle.errors import BackendError, ExactnessError, InputError, called
 from metric_oracle.findings.results import Results, read_results
-from metric_oracle.indexes.contract import EncodedQueries, Representation
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import get_metric
@@ -33,12 +32,12 @@ from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.weights import metric_of
+from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import SAME, SELF, TEXT, of_order
 from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.result_table import most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.search import BLOCK, digest
-from metric_oracle.retrieval.sharded import rows_like
 
 # Settings of a search by their names in the signature.
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}
@@ -95,18 +94,17 @@ def _verify(
     index.check_holds(record)
     check_queries(queries, record, index)
 
-    representation = representation_of(index, record)
     settings = {name: signature[_SETTINGS[name]] for name in record.settings if _SETTINGS[name] in signature}
-    encoded = representation.encode(queries, **settings)
-    _check_states(signature, encoded.settings)
+    pairs = Pairs.of(index, record, replace(queries, stored=None), settings)  # encoded anew, also rows of the index
+    _check_states(signature, pairs.settings)
     chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[: 0 if kind else sample])
-    asked = np.unique(encoded.which[chosen]).tolist()
+    asked = np.unique(pairs.which[chosen]).tolist()
     from metric_oracle.retrieval import brute_force
 
-    total = len(columns["row"]) + brute_force.n_pairs(record, representation, encoded, asked)
+    total = len(columns["row"]) + brute_force.n_pairs(pairs, asked)
     tell = counter(progress, "pairs", total)
-    check = _Check(index, record, representation, encoded, queries, results, columns, kind, k, restrictions, vectors)
-    check.pairs(tell)
+    check = _Check(index, record, pairs, queries, results, columns, kind, k, restrictions, vectors)
+    check.lines(tell)
     check.names()
     check.lists()
     if kind is None:
@@ -201,8 +199,7 @@ class _Check:
 
     index: Index
     record: Metric
-    representation: Representation  # what the metric reads from the index
-    encoded: EncodedQueries  # the queries in this representation
+    pairs: Pairs  # of the queries and the documents of the index
     queries: Reports
     results: Results
     columns: Mapping[str, list[Any]]  # values of each column of the result but the text
@@ -210,8 +207,8 @@ class _Check:
     k: int
     restrictions: Mapping[str, Any] = field(default_factory=dict)  # options of the search that exclude rows
     vectors: tuple[Vectors, Vectors] | None = None  # of corpus and queries, for baseline "nearest"
-    # Score and components by distinct query and document, as `plain` computed them.
-    scored: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    # Score and components of distinct queries with themselves, as `plain` computed them.
+    of_itself: dict[int, tuple[float, dict[str, Any]]] = field(default_factory=dict)
     rows_by: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)  # what `_rows_by` returned, by its argument
 
     @cached_property
@@ -222,28 +219,30 @@ class _Check:
     @cached_property
     def most_frequent(self) -> int:
         """The row of the most frequent report, to which RadGraph falls back."""
-        return most_frequent_row(self.index, self.representation.row_id)
+        return most_frequent_row(self.index, self.pairs.row_id)
 
     @cached_property
     def documents(self) -> list[int]:
         """The document of each line, -1 for a row that the metric cannot score."""
-        of_row = self.representation.document_of_row
+        of_row = self.pairs.document_of_row
         return [int(of_row[row]) if 0 <= row < len(of_row) else -1 for row in self.columns["row"]]
 
     @cached_property
     def n_rows_like(self) -> dict[int, int]:
         """The number of corpus rows with an equal document, for each listed document; 0 for -1."""
         documents = np.unique([document for document in self.documents if document >= 0]).astype(np.int64)
-        return {-1: 0, **dict(zip(documents.tolist(), rows_like(self.representation, documents).tolist(), strict=True))}
+        return {-1: 0, **dict(zip(documents.tolist(), self.pairs.rows_like(documents).tolist(), strict=True))}
 
     def plain(self, q: int, document: int) -> tuple[float, dict[str, Any]]:
         """Return the plain scorer's score and components of a distinct query and a document; -1 is the query itself."""
-        if (q, document) not in self.scored:
-            candidate = (
-                self.encoded.as_candidate(q) if document < 0 else self.representation.candidate(document, self.encoded)
-            )
-            self.scored[q, document] = load_reference(self.record)(candidate, self.encoded.item(q))
-        return self.scored[q, document]
+        if document >= 0:
+            return self.pairs.plain(q, document)
+        if q not in self.of_itself:
+            part = self.pairs.parts[0]
+            place = int(part.place[q])
+            score = load_reference(self.record)
+            self.of_itself[q] = score(part.encoded.as_candidate(place), part.encoded.item(place))
+        return self.of_itself[q]
 
     @property
     def falls_back(self) -> bool:
@@ -301,9 +300,9 @@ class _Check:
                     same.extend((rows + shard.first_row).tolist())
         return np.array(same, np.int64)
 
-    def pairs(self, tell: Advance) -> None:
+    def lines(self, tell: Advance) -> None:
         """Compare scores, components and `exact` of every line; `tell` gets each line as a pair."""
-        which = self.encoded.which.tolist()
+        which = self.pairs.which.tolist()
         exact = self.baseline is not None or load_kernel(self.record, "cpu").capabilities.exact
         names = self.results.components
         for line, (query, row, value, document) in enumerate(
@@ -390,7 +389,7 @@ class _Check:
         tied = {u for u, score in zip(documents, scores, strict=True) if score == scores[-1]}
         least = times[scores[-1]]
         if not self.restrictions:  # else some rows of a document may be excluded
-            ptr = self.representation.row_ptr
+            ptr = self.pairs.row_ptr
             least = sum(int(ptr[u + 1] - ptr[u]) for u in tied if u >= 0)
         expected = [times[score] if score != scores[-1] else max(ties[-1], least) for score in scores]
         self._compare(query, "n_ties", rows, ties, expected)
@@ -414,7 +413,7 @@ class _Check:
             return [{query: [row] for query in order}]
         made_with = self.results.signature.get("seed")
         seed = check_in_range("seed in the signature", made_with, ge=0, step="Make the baseline again.")
-        drawn = baselines.drawn_rows(self.representation, len(order), seed, self.k).tolist()
+        drawn = baselines.drawn_rows(self.pairs.row_id, len(order), seed, self.k).tolist()
         # The draws depend on the order of the queries, which may have been that of the queries or of the file.
         return [dict(zip(ids, drawn, strict=True)) for ids in (self.queries.ids, order)]
 
@@ -423,7 +422,7 @@ class _Check:
 
         Raise InputError unless the vectors are those of the result.
         """
-        rows, chosen_by = baselines.nearest_rows(self.index, self.queries, self.representation, corpus, asked)
+        rows, chosen_by = baselines.nearest_rows(self.index, self.queries, self.pairs.row_id, corpus, asked)
         then = self.results.signature.get("vectors")
         for side, digest_now in chosen_by["vectors"].items():
             digest_then = str(then.get(side)) if isinstance(then, Mapping) else "none"
@@ -447,22 +446,18 @@ class _Check:
         for query, *answer in zip(*(self.columns[name] for name in _LISTED), strict=True):
             if query in listed:
                 listed[query].append(tuple(answer))
-        at_once = int(np.clip(ROOM // (len(self.representation.row_ptr) - 1), 1, BLOCK))
+        at_once = int(np.clip(ROOM // (len(self.pairs.row_ptr) - 1), 1, BLOCK))
         for first in range(0, len(asked), at_once):
             block = asked[first : first + at_once]
-            asked_now = [i for i in chosen.tolist() if self.encoded.which[i] in block]
+            asked_now = [i for i in chosen.tolist() if self.pairs.which[i] in block]
             best = brute_force.search(
-                self.record,
-                self.representation,
-                self.encoded,
+                self.pairs,
                 block,
                 self.k,
-                lambda q, document: self.plain(q, document)[0],
                 tell,
                 lists=[
-                    brute_force.WantedList(block.index(int(self.encoded.which[i])), self.excluded(i)) for i in asked_now
+                    brute_force.WantedList(block.index(int(self.pairs.which[i])), self.excluded(i)) for i in asked_now
                 ],
-                value=lambda q, document, name: self.plain(q, document)[1][name],
                 min_score=self.restrictions.get("min_score"),
             )
             fallback = np.zeros(best.rows.shape, bool)

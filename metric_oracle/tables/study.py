@@ -36,8 +36,8 @@ from metric_oracle.progress import Progress, say
 from metric_oracle.reading import AttachedReports, Given, attached, loaded, say_wordless
 from metric_oracle.retrieval.baselines import plan_baseline
 from metric_oracle.retrieval.checks import check_section, with_frequencies
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.composite.score import composite
+from metric_oracle.retrieval.document_pairs import scorable_rows
 from metric_oracle.retrieval.expectation import plan_expectation
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pair_scores import score_rows
@@ -267,7 +267,7 @@ def study(
                 systems[row] = steps.run(row, file_name(row), read_scores, score)
 
         oracles(early)
-        scorable = {name: np.unique(representation_of(index, METRICS[name]).row_id) for name in names}
+        scorable = {name: scorable_rows(index, METRICS[name]) for name in names}
         most_frequent = np.full(len(queries.ids), most_frequent_row(index, _scorable_by_all(scorable.values())))
         frequent = systems[MOST_FREQUENT] = steps.run(
             MOST_FREQUENT,

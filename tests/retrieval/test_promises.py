@@ -12,6 +12,7 @@ from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.errors import ExactnessError
 from metric_oracle.kernels.cosine.score import cosine
 from metric_oracle.retrieval import pool
+from metric_oracle.retrieval.document_pairs import Pairs
 
 WORDS = [
     "no",
@@ -107,19 +108,18 @@ def test_a_hundred_pairs_are_checked_evenly_spread(index, queries, monkeypatch):
 @pytest.mark.parametrize("k", [1, 3])
 def test_the_sample_is_scored_while_the_search_goes_on(index, queries, monkeypatch, k):
     """The plain scorer is called for each pair of the sample once, and before the last block has been searched."""
-    module = import_module("metric_oracle.retrieval.search")
     events = []
-    of, search = module._Expected.of, import_module("metric_oracle.kernels.bleu.cpu").Backend.search
+    plain, search = Pairs.plain, import_module("metric_oracle.kernels.bleu.cpu").Backend.search
 
     def note(self, q, unit):
         events.append((q, unit))
-        return of(self, q, unit)
+        return plain(self, q, unit)
 
     def search_and_note(self, *args):
         events.append(args[2])  # first query of a block
         search(self, *args)
 
-    monkeypatch.setattr(module._Expected, "of", note)
+    monkeypatch.setattr(Pairs, "plain", note)
     monkeypatch.setattr("metric_oracle.kernels.bleu.cpu.Backend.search", search_and_note)
     mo.retrieve(index, queries, "bleu", k=k, threads=1)
     blocks = [event for event in events if isinstance(event, int)]

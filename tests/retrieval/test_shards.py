@@ -10,6 +10,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.findings.results import Results, read_part
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.pair_scores import score_rows
 
 KINDS = ("identity", "random", "most-frequent")
 
@@ -65,6 +66,27 @@ def test_the_error_of_an_expectation_is_that_of_the_worst_shard(made, monkeypatc
     kernel = load_kernel(get_metric("radgraph"), "cpu")
     monkeypatch.setattr(type(kernel), "score_error", lambda *sides: next(errors))
     assert mo.expectation(many, queries, "radgraph").signature["error"] == 3e-9
+
+
+def test_queries_that_one_shard_cannot_tell_apart_are_told_apart_in_another(tmp_path):
+    """The first shard has neither feature of the two queries, which are one query for it, and two for the second."""
+    for side, words in (("corpus", ["edema", "effusion"]), ("asked", ["effusion", "nodule"])):
+        graphs = {}
+        for i, word in enumerate(words):
+            entity = {"tokens": word, "label": "OBS-DP", "start_ix": 0, "end_ix": 0, "relations": []}
+            graphs[str(i)] = {"text": word, "entities": {"1": entity}}
+        (tmp_path / f"{side}.json").write_text(json.dumps(graphs))
+    reports = mo.reports({"0": "edema", "1": "effusion"}, radgraph=tmp_path / "corpus.json")
+    many = mo.build_index(reports, tmp_path / "set", metrics="radgraph:rg_e", shard_rows=1)
+    queries = mo.reports({"0": "effusion", "1": "nodule"}, radgraph=tmp_path / "asked.json").load()
+    rows = np.array([1, 1])
+    assert score_rows(many, queries, rows, ["radgraph:rg_e"], system="x").table["radgraph:rg_e"].to_pylist() == [1, 0]
+    found = mo.retrieve(many, queries, "radgraph:rg_e", k=2)
+    assert found.table["score"].to_pylist() == [1.0, 0.0, 0.0, 0.0]
+    assert mo.verify(many, found, queries) == {"pairs": 4, "queries": 2}
+    drawn = mo.baseline(many, queries, "random", "radgraph:rg_e")
+    assert drawn.table["score"].to_pylist()[:10] == drawn.table["row"].to_pylist()[:10]
+    assert mo.verify(many, drawn, queries)["pairs"] == 20
 
 
 def parts_of(made, folder, n, k, metric="radgraph", ending="parquet", **options):

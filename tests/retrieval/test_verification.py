@@ -16,6 +16,7 @@ from metric_oracle.indexes import bertscore
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import brute_force
 from metric_oracle.retrieval.composite.representation import representation_of
+from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.kernels import load_reference
 from support import inputs
 
@@ -468,55 +469,41 @@ def test_brute_force_is_the_plain_search(whole, metric):
     """Rows, scores to the last bit and ties are those of a sort of all plain scores."""
     index, batch = whole
     record = get_metric(metric)
-    representation = representation_of(index, record)
-    encoded = representation.encode(batch)
+    pairs = Pairs.of(index, record, batch, {})
+    n_documents = len(pairs.row_ptr) - 1
+    chosen = sorted(set(pairs.which.tolist()))[1:]
     score = load_reference(record)
-    n_documents = len(representation.row_ptr) - 1
-    chosen = sorted(set(encoded.which.tolist()))[1:]
-    plain = {
-        (q, unit): score(representation.candidate(unit, encoded), encoded.item(q))[0]
-        for q in chosen
-        for unit in range(n_documents)
-    }
-    asked, told = [], []
-    for k in (1, 3, len(representation.row_id)):
-        found = brute_force.search(
-            record, representation, encoded, chosen, k, lambda *pair: (asked.append(pair), plain[pair])[1], told.append
-        )
+    plain = {(q, unit): score(*pairs.items(q, unit))[0] for q in chosen for unit in range(n_documents)}
+    told = []
+    for k in (1, 3, len(pairs.row_id)):
+        found = brute_force.search(pairs, chosen, k, told.append)
         for place, q in enumerate(chosen):
             rows = sorted(
                 (-plain[q, unit] if record.higher_is_better else plain[q, unit], int(row))
                 for unit in range(n_documents)
-                for row in representation.row_id[representation.row_ptr[unit] : representation.row_ptr[unit + 1]]
+                for row in pairs.row_id[pairs.row_ptr[unit] : pairs.row_ptr[unit + 1]]
             )
             assert found.rows[place].tolist() == [row for _, row in rows[:k]]
             assert [abs(score) for score in found.scores[place]] == [abs(score) for score, _ in rows[:k]]
             assert found.ties[place].tolist() == [sum(s == score for s, _ in rows) for score, _ in rows[:k]]
         if k == 1 and metric != "crg":  # but for a few, products decide
-            assert 0 < len(asked) < len(plain) / 4
-    assert sum(told) == 3 * brute_force.n_pairs(record, representation, encoded, chosen)
+            assert 0 < len(pairs.known) < len(plain) / 4
+    assert sum(told) == 3 * brute_force.n_pairs(pairs, chosen)
 
 
 def test_candidates_within_the_error_of_products_are_scored(whole, monkeypatch):
     index, batch = whole
-    record = get_metric("chexbert")
-    representation = representation_of(index, record)
-    encoded = representation.encode(batch)
+    pairs = Pairs.of(index, get_metric("chexbert"), batch, {})
     approximate = brute_force._scores
 
     def rough(*arguments):
         scores, _ = approximate(*arguments)
         return scores + np.random.default_rng(0).uniform(-1.0, 1.0, scores.shape), 1.0
 
-    def plain(q, unit):
-        return load_reference(record)(representation.candidate(unit, encoded), encoded.item(q))[0]
-
-    chosen = np.unique(encoded.which).tolist()
-    found = brute_force.search(record, representation, encoded, chosen, 2, plain, lambda n: None)[:3]
+    chosen = np.unique(pairs.which).tolist()
+    found = brute_force.search(pairs, chosen, 2, lambda n: None)[:3]
     monkeypatch.setattr(brute_force, "_scores", rough)
-    for one, other in zip(
-        brute_force.search(record, representation, encoded, chosen, 2, plain, lambda n: None)[:3], found, strict=True
-    ):
+    for one, other in zip(brute_force.search(pairs, chosen, 2, lambda n: None)[:3], found, strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -14,7 +14,6 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import REPRESENTATIONS
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.sharded import ShardedIndex
 
 _JOINED: WeakKeyDictionary[Index, dict[tuple[bool, tuple[str, ...]], Any]] = WeakKeyDictionary()
 
@@ -22,7 +21,8 @@ _JOINED: WeakKeyDictionary[Index, dict[tuple[bool, tuple[str, ...]], Any]] = Wea
 def representation_of(index: Index, metric: Metric) -> Representation:
     """Return the representation that a metric reads from an index; the caller has checked that the index has it.
 
-    For a metric of terms several are joined, for a shard set those of its shards, once per index.
+    For a metric of terms several are joined, once per index, and so are those of the shards of a set whose documents
+    are joined (`is_joined`); the shards of any other set have one each, see `document_pairs.compared`.
     """
     is_set = isinstance(index, ShardSet)
     if not metric.terms and not is_set:
@@ -34,8 +34,8 @@ def representation_of(index: Index, metric: Metric) -> Representation:
     if key not in joined:
         if is_set:
             parts = [(shard.first_row, representation_of(shard, metric)) for shard in index.shards()]
-            stored: Any = type(parts[0][1]) if is_joined(index, metric) else None
-            joined[key] = ShardedIndex.join(parts) if stored is None else stored.of_shards(parts)
+            stored: Any = type(parts[0][1])
+            joined[key] = stored.of_shards(parts)
         else:
             joined[key] = CompositeIndex.join({kind: index.part(kind) for kind in kinds})
     return joined[key]

@@ -1,0 +1,228 @@
+"""Pairs of queries and the documents of an index, shard by shard: their scores, and scans of all documents.
+
+Documents of all shards are numbered one after another. Two shards may have equal documents; a document stands for rows
+of its own shard alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.errors import ExactnessError
+from metric_oracle.indexes.contract import EncodedQueries, Representation
+from metric_oracle.indexes.index import Index
+from metric_oracle.kernels.contract import Kernel
+from metric_oracle.records import Metric
+from metric_oracle.retrieval.composite.representation import is_joined, representation_of
+from metric_oracle.retrieval.kernels import arrays_of, load_kernel, load_reference
+
+CHECKED = 100  # pairs, evenly spread, that the plain scorer scores again; `verify` scores all
+
+
+class Part(NamedTuple):
+    """The documents of a shard that are compared, or of the only index, and the queries encoded for it."""
+
+    shard: Index
+    representation: Representation
+    encoded: EncodedQueries
+    place: np.ndarray  # int64[n], number of each distinct query among the distinct queries of this part
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """All pairs of the distinct queries of a batch and the documents of an index, under a metric."""
+
+    record: Metric
+    parts: list[Part]  # those with rows that can be scored; if there is none, the first
+    which: np.ndarray  # int64[Q], distinct query of each query; queries that differ for one part are distinct
+    # Score and components of the plain scorer by distinct query and document, each computed once.
+    known: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, index: Index, record: Metric, queries: Reports, settings: Mapping[str, Any]) -> "Pairs":
+        """Encode queries for each shard of an index; models run only once.
+
+        Queries that are all rows of the first shard are taken from what it stores of them.
+        """
+        found: list[tuple[Index, Representation, EncodedQueries]] = []
+        for shard, representation in compared(index, record):
+            encoded = (
+                representation.encode_again(queries, found[0][2], **settings)
+                if found
+                else encode_for(shard, representation, queries, settings)
+            )
+            found.append((shard, representation, encoded))
+        columns = np.stack([encoded.which for *_, encoded in found], axis=1)
+        distinct, which = np.unique(columns, axis=0, return_inverse=True)
+        parts = [Part(*part, place) for part, place in zip(found, distinct.T, strict=True)]
+        return cls(record, parts, which.reshape(-1))
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The metric's kernel for CPUs."""
+        return load_kernel(self.record, "cpu")
+
+    @cached_property
+    def arrays(self) -> list[tuple[Any, Any]]:
+        """The arrays of corpus and queries that the kernel reads, for each part."""
+        return [arrays_of(self.record, part.representation, part.encoded) for part in self.parts]
+
+    @cached_property
+    def document_ptr(self) -> np.ndarray:
+        """The number of the first document of each part, and of all documents: int64[S + 1]."""
+        return np.cumsum([0, *(len(part.representation.row_ptr) - 1 for part in self.parts)])
+
+    @cached_property
+    def row_ptr(self) -> np.ndarray:
+        """Offsets of the rows of each document in `row_id`: int64[D + 1]."""
+        ends = np.cumsum([0, *(len(part.representation.row_id) for part in self.parts)])
+        begins = [part.representation.row_ptr[:-1] + end for part, end in zip(self.parts, ends[:-1], strict=True)]
+        return np.concatenate([*begins, ends[-1:]])
+
+    @cached_property
+    def row_id(self) -> np.ndarray:
+        """Corpus rows, document after document and ascending within one: int64[N]."""
+        return np.concatenate([part.representation.row_id + part.shard.first_row for part in self.parts])
+
+    @cached_property
+    def document_of_row(self) -> np.ndarray:
+        """The document of each corpus row, -1 for none: int64[...], up to the last row that has one."""
+        document_of_row = np.full(int(self.row_id.max(initial=-1)) + 1, -1, np.int64)
+        document_of_row[self.row_id] = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
+        return document_of_row
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the encoded queries, which a signature records."""
+        return self.parts[0].encoded.settings
+
+    def _place(self, document: int) -> tuple[Part, int]:
+        """Return the part that has a document, and the document's number in it."""
+        part = int(np.searchsorted(self.document_ptr, document, side="right")) - 1
+        return self.parts[part], int(document - self.document_ptr[part])
+
+    def rows_like(self, documents: np.ndarray) -> np.ndarray:
+        """Return the number of corpus rows with a document equal to each of some, in all parts: int64[n]."""
+        if len(self.parts) == 1:  # whose documents are distinct
+            return np.diff(self.row_ptr)[documents]
+        keys = [part.representation.key(own) for part, own in map(self._place, documents.tolist())]
+        n_rows = dict.fromkeys(keys, 0)
+        for part in self.parts:
+            for document, n in enumerate(np.diff(part.representation.row_ptr).tolist()):
+                key = part.representation.key(document)
+                if key in n_rows:
+                    n_rows[key] += n
+        return np.array([n_rows[key] for key in keys], np.int64)
+
+    def score(self, query: np.ndarray, document: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the exact scores of pairs of a distinct query and a document, float64[n], and components by name."""
+        of_part = np.searchsorted(self.document_ptr, document, side="right") - 1
+        scores = np.empty(len(query))
+        components: dict[str, np.ndarray] = {}
+        for i in np.unique(of_part).tolist():
+            some = np.flatnonzero(of_part == i)
+            queries, documents = self.parts[i].place[query[some]], document[some] - self.document_ptr[i]
+            corpus, batch = self.arrays[i]
+            scores[some], values = self.kernel.score_pairs(corpus, batch, queries, documents)
+            for name, of_some in values.items():
+                components.setdefault(name, np.empty(len(query), of_some.dtype))[some] = of_some
+        return scores, components
+
+    def scan(self, chosen: Sequence[int], documents: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """Yield the scores of all documents with each of the chosen distinct queries, within `error`: float64[D].
+
+        With `documents`, int64[n] ascending, these alone are scored: float64[n]. An array may be overwritten by the
+        next.
+        """
+        streams = []
+        for i, part in enumerate(self.parts):
+            queries = part.place[list(chosen)].tolist()
+            if documents is None:
+                streams.append(self.kernel.score_all(*self.arrays[i], queries))
+                continue
+            first, last = self.document_ptr[i : i + 2]
+            some = documents[np.searchsorted(documents, first) : np.searchsorted(documents, last)] - first
+            streams.append(self.kernel.score_some(*self.arrays[i], queries, some))
+        for found in zip(*streams, strict=True):
+            yield found[0] if len(found) == 1 else np.concatenate(found)
+
+    @property
+    def error(self) -> float:
+        """An upper bound on the absolute error of the scores of `scan`."""
+        return max(self.kernel.score_error(*of_part) for of_part in self.arrays)
+
+    def items(self, query: int, document: int) -> tuple[Any, Any]:
+        """Return a document and a distinct query as candidate and reference for the plain scorer."""
+        part, own = self._place(document)
+        return part.representation.candidate(own, part.encoded), part.encoded.item(int(part.place[query]))
+
+    def plain(self, query: int, document: int) -> tuple[float, dict[str, Any]]:
+        """Return the plain scorer's score and components of a distinct query and a document."""
+        if (query, document) not in self.known:
+            self.known[query, document] = load_reference(self.record)(*self.items(query, document))
+        return self.known[query, document]
+
+    def check(
+        self,
+        ids: Sequence[str],
+        query: np.ndarray,
+        document: np.ndarray,
+        scores: np.ndarray,
+        components: Mapping[str, np.ndarray],
+        checked: int = CHECKED,
+    ) -> None:
+        """Raise ExactnessError unless scores and components of `checked` of the pairs equal the plain scorer's.
+
+        `ids` are the ids of all queries, for the message.
+        """
+        for i in sample_of(len(scores), checked):
+            wanted = self.plain(int(query[i]), int(document[i]))
+            scored = scores[i], {name: values[i] for name, values in components.items()}
+            if scored != wanted:
+                row = self.row_id[self.row_ptr[document[i]]]
+                name = shown_names([ids[int(np.argmax(self.which == query[i]))]])
+                raise ExactnessError(
+                    f"{self.record.name} of row {row}",
+                    f"must be {wanted} for query {name}, as the plain scorer computes it",
+                    scored,
+                    "This is a defect: please report it with the index fingerprint.",
+                )
+
+
+def sample_of(n: int, checked: int) -> np.ndarray:
+    """Return the positions of at most `checked` of `n` pairs, evenly spread and ascending: int64[m]."""
+    return np.unique(np.linspace(0, n - 1, min(checked, n)).astype(np.int64))
+
+
+def compared(index: Index, record: Metric) -> list[tuple[Index, Representation]]:
+    """Return the indexes whose documents are compared one after another under a metric, each with its representation.
+
+    They are the shards of a set that have rows which the metric can score, or the first shard if there is none. A set
+    whose documents are joined is one index.
+    """
+    wholes = [index] if is_joined(index, record) else index.shards()
+    found = [(shard, representation_of(shard, record)) for shard in wholes]
+    return [one for one in found if len(one[1].row_id)] or found[:1]
+
+
+def scorable_rows(index: Index, record: Metric) -> np.ndarray:
+    """Return the corpus rows that a metric can score, ascending: int64[n]."""
+    return np.sort(np.concatenate([part.row_id + shard.first_row for shard, part in compared(index, record)]))
+
+
+def encode_for(shard: Index, representation: Representation, queries: Reports, settings: Mapping[str, Any]) -> Any:
+    """Return the queries encoded for a shard.
+
+    Queries that are all rows of this shard are taken from what the shard stores of these rows; others are encoded from
+    their texts and sources.
+    """
+    if queries.stored is not None and queries.stored[0] == shard.checksum:
+        rows, document_of_row = queries.stored[1], representation.document_of_row
+        if rows.max(initial=-1) < len(document_of_row) and (document_of_row[rows] >= 0).all():
+            return representation.encode_rows(queries, **settings)
+    return representation.encode(queries, **settings)
