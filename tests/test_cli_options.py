@@ -34,10 +34,7 @@ CALLERS = ("together",)
 DOOR = ("cli", "commands", "declared", "metrics", "errors", "typed", "arguments", "kernels", "lazy")
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
 # a pattern of function.parameter.
-PREDICTED = (
-    "radgraph", "chexbert", "chexbert_ids", "sentences", "embeddings", "embedding_ids", "chexbert_labels", "labels",
-    "srr_labels", "entities", "id_column", "text_column", "section",
-)  # fmt: skip
+PREDICTED = (*(name for record in ATTACHED for name in record.arguments), "id_column", "text_column", "section")
 MODELS_READING = ("id_column", "text_column", "ids", "metadata", "section")
 MODELS_OF = {"study": "models", "overlap": "sets", "survey create": "candidates"}  # and the argument with their names
 RENAMED = {
