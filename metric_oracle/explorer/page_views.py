@@ -23,6 +23,10 @@ from metric_oracle.reading import reports
 from metric_oracle.retrieval.plan import retrieve
 
 FURTHEST = 3  # test reports that are named for each system, on either side of the oracle
+_NUMBERS = (
+    "system", "metric", "better", "reports", "mean", "mean_low", "mean_high", "difference", "difference_low",
+    "difference_high",
+)  # fmt: skip
 
 
 def overview(cases: Cases) -> dict[str, Any]:
@@ -109,7 +113,7 @@ def _furthest(cases: Cases, given: dict[str, str], n: int) -> tuple[list[tuple[s
 
 def rows_of_systems(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Return the columns of a table of the rows of `systems`."""
-    table = {name: [row[name] for row in rows] for name in list(rows[0])[:10]}
+    table = {name: [row[name] for row in rows] for name in _NUMBERS}
     for side in ("below", "above"):
         for i in range(FURTHEST):
             ids = [[study for study, _ in row[side]] for row in rows]
