@@ -195,7 +195,7 @@ def test_workers_mine_blocks_and_a_stopped_run_resumes(machines, made, tmp_path,
     def dying(*block):
         if len(written) == 3:
             raise KeyboardInterrupt
-        written.append(block[0].name)
+        written.append(block[1])
         write_block(*block)
 
     monkeypatch.setattr(mining, "_write", dying)
@@ -203,7 +203,7 @@ def test_workers_mine_blocks_and_a_stopped_run_resumes(machines, made, tmp_path,
     with pytest.raises(KeyboardInterrupt):
         mo.mine(made[1], metric, there, selection=selection, options=options)
     before = [*written]
-    monkeypatch.setattr(mining, "_write", lambda *block: (written.append(block[0].name), write_block(*block)))
+    monkeypatch.setattr(mining, "_write", lambda *block: (written.append(block[1]), write_block(*block)))
     done = Calls()
     mo.mine(made[1], metric, there, selection=selection, options=options, progress=done)
     assert there.read_bytes() == here.read_bytes()
