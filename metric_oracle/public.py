@@ -151,8 +151,9 @@ def _listed(
     known = _known(function)
 
     def listed(name: str, value: Any) -> Any:
-        """Return the list of an iterator."""
-        return [*value] if isinstance(value, Iterator) and bare(known.get(name, Any)) is not Any else value
+        """Return the list of an iterator that is given for several values."""
+        kinds = map(typing.get_origin, alternatives(known.get(name, Any)))
+        return [*value] if isinstance(value, Iterator) and not {Sequence, Iterable}.isdisjoint(kinds) else value
 
     names = [*known, *[""] * len(args)]
     return tuple(map(listed, names, args)), {name: listed(name, value) for name, value in keywords.items()}
