@@ -66,7 +66,7 @@ def faiss(on_gpu: bool, bench: Bench) -> Measurement:
     assert data.vectors is not None
     found = mo.retrieve(data.index, data.queries, "chexbert").table["score"].to_numpy()
     representation = data.index.part("chexbert")
-    which = np.unique(representation.encode(data.queries).which, return_index=True)[1]
+    which = np.unique(representation.encode(data.queries).document_of_row, return_index=True)[1]
     rows = representation.row_id[representation.row_ptr[:-1]]
     every = np.arange(len(found)), np.arange(data.index.n_reports)
     ways: dict[str, Callable[[], Any]] = {}
@@ -94,7 +94,7 @@ def product_on_gpu(bench: Bench) -> Measurement:
     assert data.vectors is not None
     found = mo.retrieve(data.index, data.queries, "chexbert").table["score"].to_numpy()
     representation = data.index.part("chexbert")
-    which = np.unique(representation.encode(data.queries).which, return_index=True)[1]
+    which = np.unique(representation.encode(data.queries).document_of_row, return_index=True)[1]
     rows = representation.row_id[representation.row_ptr[:-1]]
     sides = [np.load(data.vectors / f"{split}.npy")[some] for split, some in (("test", which), ("train", rows))]
     queries, documents = (torch.from_numpy(side).to(device) for side in sides)

@@ -343,20 +343,21 @@ def draw_states(data: Data, n_references: int, n_candidates: int) -> StateSample
     rows = np.flatnonzero(units >= 0)[rng.permutation(first)[:n_candidates]]
     rows = rows[np.argsort(units[rows], kind="stable")]
     encoded = representation.encode(data.queries.take(tests))
-    expected = [encoded.item(int(q)) for q in encoded.which]
+    expected = [encoded.item(int(q)) for q in encoded.document_of_row]
     found = [representation.item(int(u)) for u in units[rows]]
     texts = data.index.reports["text"].take(rows).to_pylist()
     assert data.encoder is not None
+    weight_of_id = encoded.weight_of_id
     return StateSample(
-        [(data.queries.texts[i], *_unit(item)) for i, item in zip(tests, expected, strict=True)],
-        [(text, *_unit(item)) for text, item in zip(texts, found, strict=True)],
+        [(data.queries.texts[i], *_unit(item, weight_of_id)) for i, item in zip(tests, expected, strict=True)],
+        [(text, *_unit(item, weight_of_id)) for text, item in zip(texts, found, strict=True)],
         data.encoder,
         lambda reference, candidate: bertscore.score(found[candidate], expected[reference])[1],
     )
 
 
-def _unit(item: Any) -> tuple[np.ndarray, np.ndarray]:
-    return item.states / np.linalg.norm(item.states, axis=1, keepdims=True), item.weights > 0
+def _unit(item: Any, weight_of_id: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return item.states / np.linalg.norm(item.states, axis=1, keepdims=True), weight_of_id[item.ids] > 0
 
 
 def write_graphs(path: Path, graphs: list[dict[str, Any]]) -> Path:

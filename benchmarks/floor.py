@@ -160,8 +160,8 @@ def work_of(index: Index, queries: Reports, metric: str, stages: Mapping[str, fl
             _all_postings(representation.parts["radgraph"], graphs, encoded.place["radgraph"]),
             _product(representation.parts["chexbert"], len(vectors.vectors)),
         ]
-    best = np.zeros(int(encoded.which.max()) + 1)
-    best[encoded.which] = mo.retrieve(index, queries, metric, text=False).table["score"].to_numpy()
+    best = np.zeros(int(encoded.document_of_row.max()) + 1)
+    best[encoded.document_of_row] = mo.retrieve(index, queries, metric, text=False).table["score"].to_numpy()
     features, packed = representation.features, encoded.queries
     if metric == "radgraph":
         n = count_radgraph(packed, best, representation.buckets(0, 1), features)

@@ -95,7 +95,7 @@ def _bertscores(index: Index, batch: Reports) -> np.ndarray:
 
     representation = index.part("bertscore")
     encoded = representation.encode(batch)
-    queries = [encoded.item(which) for which in encoded.which.tolist()]
+    queries = [encoded.item(which) for which in encoded.document_of_row.tolist()]
     stacked = torch.from_numpy(np.concatenate([query.states for query in queries]))
     stacked /= stacked.norm(dim=1, keepdim=True)
     bounds = np.cumsum([len(query.states) for query in queries])[:-1]
@@ -128,9 +128,9 @@ def _radcliqs(index: Index, batch: Reports, bertscores: np.ndarray) -> Iterator[
     items = [graphs.item(unit) for unit in range(len(graphs.row_ptr) - 1)]
     of_graphs, of_vectors = graphs.encode(batch), vectors.encode(batch)
     for place, of_bertscore in enumerate(bertscores):
-        item = of_graphs.item(int(of_graphs.which[place]))
+        item = of_graphs.item(int(of_graphs.document_of_row[place]))
         overlaps = np.array([radgraph.score(other, item, family_a=0, family_b=1)[0] for other in items])
-        cosines = vectors.vectors @ of_vectors.vectors[of_vectors.which[place]]
+        cosines = vectors.vectors @ of_vectors.vectors[of_vectors.document_of_row[place]]
         values = {
             "radgraph": overlaps[graphs.document_of_row],
             "bertscore": of_bertscore,

@@ -199,7 +199,7 @@ class Search(Protocol):
 def distinct_texts(data: Data, metric: str) -> tuple[list[str], list[str]]:
     """Return a text of each distinct query and of each distinct document, in the order of their numbers."""
     representation = data.index.representation(get_metric(metric))
-    first = np.unique(representation.encode(data.queries).which, return_index=True)[1]
+    first = np.unique(representation.encode(data.queries).document_of_row, return_index=True)[1]
     rows = representation.row_id[representation.row_ptr[:-1]]
     return [data.queries.texts[i] for i in first], data.index.reports["text"].take(rows).to_pylist()
 
@@ -438,12 +438,12 @@ def recall_of(units: np.ndarray, data: Data, metric: str) -> float:
     score = load_reference(record)
     representation = data.index.representation(record)
     encoded = representation.encode(data.queries)
-    best = np.zeros(int(encoded.which.max()) + 1)
-    best[encoded.which] = mo.retrieve(data.index, data.queries, metric, text=False).table["score"].to_numpy()
+    best = np.zeros(int(encoded.document_of_row.max()) + 1)
+    best[encoded.document_of_row] = mo.retrieve(data.index, data.queries, metric, text=False).table["score"].to_numpy()
     found = []
     for q, some in enumerate(units.tolist()):
         item = encoded.item(q)
-        scores = (score(representation.candidate(unit, encoded), item)[0] for unit in some if unit >= 0)
+        scores = (score(representation.item(unit), item)[0] for unit in some if unit >= 0)
         found.append(max(scores, default=0.0))
     return float((np.array(found) == best[: len(found)]).mean())
 

@@ -81,15 +81,16 @@ def _search(kind: str, backend: Any, plain: Callable[[Any, Any], float], n: int)
     index = build_ngrams(kind, texts, np.arange(len(texts)))
     queries: Any = SimpleNamespace(texts=_texts(QUERIES, 1))
     encoded = index.encode(queries)
-    n_queries = int(encoded.which.max()) + 1
+    n_queries = int(encoded.document_of_row.max()) + 1
     answers = Answers(
         np.full((n_queries, 1), -1),
         np.zeros((n_queries, 1)),
         np.zeros((n_queries, 1), np.int64),
         np.full(n_queries, -np.inf),
     )
-    corpus = index.corpus(METRICS["bleu-2" if kind == "ngrams" else "rouge-l"], encoded)
-    backend.search(corpus, encoded.batch, 0, n_queries, 1, answers, None)
+    record = METRICS["bleu-2" if kind == "ngrams" else "rouge-l"]
+    corpus = index.arrays(record, encoded)
+    backend.search(corpus, encoded.arrays(record, encoded), 0, n_queries, 1, answers, None)
     for q in range(n_queries):
         scores = [plain(index.item(int(unit)), encoded.item(q)) for unit in index.document_of_row]
         assert answers.scores[q, 0] == max(scores), "the best score is not that of the plain scorer"

@@ -34,7 +34,7 @@ class Mutant(NamedTuple):
 MUTANTS = [
     # ---- indexes ----
     Mutant(
-        "indexes/documents.py",
+        "indexes/lists.py",
         "rows of a unit in any order",
         'np.argsort(document_of_row, kind="stable")',
         "np.argsort(document_of_row)",
@@ -202,7 +202,7 @@ MUTANTS = [
         "indexes/test_index.py -k uncertain",
     ),
     Mutant(
-        "indexes/documents.py",
+        "indexes/lists.py",
         "used vectors in the order of the file",
         "order = np.argsort(first)",
         "order = np.arange(len(first))",
@@ -711,8 +711,8 @@ MUTANTS = [
     Mutant(
         "retrieval/search.py",
         "the last of the queries that are one for a shard sets their limit",
-        "(np.minimum if record.higher_is_better else np.maximum).at(limits, encoded.which, limit)",
-        "limits[encoded.which] = limit",
+        "(np.minimum if record.higher_is_better else np.maximum).at(limits, encoded.document_of_row, limit)",
+        "limits[encoded.document_of_row] = limit",
         "indexes/test_encoding_again.py",
     ),
     Mutant(
@@ -839,8 +839,8 @@ MUTANTS = [
     Mutant(
         "retrieval/verification.py",
         "of equal queries the first alone is searched",
-        "asked_now = [i for i in chosen.tolist() if self.encoded.which[i] in block]",
-        "asked_now = [chosen[self.encoded.which[chosen] == q].tolist()[0] for q in block]",
+        "asked_now = [i for i in chosen.tolist() if self.pairs.which[i] in block]",
+        "asked_now = [chosen[self.pairs.which[chosen] == q].tolist()[0] for q in block]",
         "retrieval/test_verification.py -k equal_queries",
     ),
     Mutant(

@@ -483,10 +483,10 @@ def test_recall_counts_the_queries_with_a_best_report(rows, data):
     representation = held.index.representation(get_metric("radgraph"))
     encoded = representation.encode(held.queries)
     table = mo.retrieve(held.index, held.queries, "radgraph").table
-    best = np.zeros(int(encoded.which.max()) + 1, np.int64)
-    best[encoded.which] = representation.document_of_row[table["row"].to_numpy()]
+    best = np.zeros(int(encoded.document_of_row.max()) + 1, np.int64)
+    best[encoded.document_of_row] = representation.document_of_row[table["row"].to_numpy()]
     positive = np.zeros(len(best), bool)
-    positive[encoded.which] = table["score"].to_numpy() > 0
+    positive[encoded.document_of_row] = table["score"].to_numpy() > 0
     assert peers.recall_of(np.stack([np.full(len(best), -1), best], axis=1), held, "radgraph") == 1.0
     some = np.where(np.arange(len(best)) < 3, best, -1)[:, None]
     assert peers.recall_of(some, held, "radgraph") == pytest.approx(
@@ -722,8 +722,8 @@ def test_postings_of_the_floor(rows, data, metric):
     counted = {"bleu": (1,), "rouge-l": (0,), "radgraph": (0, 1)}[metric]
     of_unit = features.sizes[: 2 if metric == "radgraph" else 1].T.tolist()
     total, met = 0, 0
-    for q in range(int(encoded.which.max()) + 1):
-        place = np.flatnonzero(encoded.which == q)[0]
+    for q in range(int(encoded.document_of_row.max()) + 1):
+        place = np.flatnonzero(encoded.document_of_row == q)[0]
         best = scores[place]
         known = [
             packed.id[packed.ptr[q * families + f] : packed.ptr[q * families + f + 1]].tolist() for f in range(families)
@@ -743,7 +743,7 @@ def test_postings_of_the_floor(rows, data, metric):
         met += winners[place] in seen or best == 0 or metric == "bleu"
     (work,) = floor.work_of(held.index, held.queries, metric)
     assert work == floor.Work("postings", read=4 * total, adds=total)
-    assert met == int(encoded.which.max()) + 1
+    assert met == int(encoded.document_of_row.max()) + 1
 
 
 def bound(metric, left, size, query, known):
@@ -817,7 +817,7 @@ def test_radcliq_reads_all_postings(state_rows, data):
     graphs = representation.parts["radgraph"]
     every = [graphs.item(unit) for unit in range(len(graphs.row_ptr) - 1)]
     total = 0
-    for q in range(int(encoded.which.max()) + 1):
+    for q in range(int(encoded.document_of_row.max()) + 1):
         query = encoded.item(q)["radgraph"]
         total += sum(len(query.entities & g.entities) + len(query.relations & g.relations) for g in every)
     assert work.adds == total

@@ -18,6 +18,7 @@ from metric_oracle.indexes.ngrams import TOKENIZERS, Span, token_spans
 from metric_oracle.indexes.radgraph import FAMILIES, Graph
 from metric_oracle.indexes.temporal import keyword_spans
 from metric_oracle.kernels.bertscore.reference import precision_recall
+from metric_oracle.kernels.bertscore.reference import sides as plain_sides
 from metric_oracle.kernels.bertscore.score import f1, rescale
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.score import term
@@ -310,7 +311,7 @@ def labels(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evid
 
 
 def agreement(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Evidence:
-    """Return the labels on which two reports agree and differ; both are encoded as `AgreementIndex` does, int8[2 L].
+    """Return the labels on which two reports agree and differ, two documents of `AgreementDocuments`: int8[2 L].
 
     The first L numbers tell whether each label is positive. There are no segments. Counts: ``equal`` labels, and the
     number of all ``labels``. Rows: finding, both values in words, and whether they agree or differ.
@@ -348,7 +349,7 @@ def bertscore(
     partner and their cosine, lowest first.
     """
     of_reference, of_candidate = items
-    plain = precision_recall(of_candidate.states, of_candidate.weights, of_reference.states, of_reference.weights)
+    plain = precision_recall(*plain_sides(of_candidate, of_reference))
     counts = dict(zip(("precision", "recall", "f1"), [*plain, f1(*plain)], strict=True))
     values = list(counts.values())
     if of_reference.baseline is not None:

@@ -167,7 +167,7 @@ def _encoded(cases: Cases, metric: Metric, position: int, row: int, **settings: 
     if document < 0 or int(queries.attached[metric.representations[0]].of_row[0]) < 0:
         return None
     encoded = part.encode(queries, **settings)
-    return encoded.item(int(encoded.which[0])), part.candidate(document, encoded)
+    return encoded.item(int(encoded.document_of_row[0])), part.item(document)
 
 
 def _labels(cases: Cases, metric: Metric, position: int, row: int, reference: str, text: str) -> Evidence | str:

@@ -12,52 +12,46 @@ import numpy as np
 
 from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.documents import group_rows
-from metric_oracle.indexes.labels import LabelIndex
-from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries
-from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
+from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.labels import LabelDocuments
+from metric_oracle.indexes.lists import group_rows
+from metric_oracle.indexes.vectors import VectorDocuments
+from metric_oracle.kernels.chexbert_labels.cpu import LabelVectors
 from metric_oracle.records import Metric
 
 
 @dataclass(frozen=True)
-class AgreementIndex(VectorDocuments):
-    """Distinct sets of positive labels of a corpus."""
+class AgreementDocuments(VectorDocuments):
+    """Distinct sets of positive labels."""
 
-    labels: LabelIndex  # the stored labels
+    labels: LabelDocuments  # the labels as they are stored
     # int8[D, 2 L]. In the first L columns, 1 if a label is positive (or, for labels without classes, if the report has
     # it); in the last L columns, 1 if it is not. Whether "uncertain" is positive was decided when the index was built.
     vectors: np.ndarray
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
-    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
+    row_id: np.ndarray  # int64[...], rows, ascending within a document
     counted: ClassVar[list[int] | slice] = slice(None)  # columns of `labels` that are compared
     encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> Self:
-        """Merge the documents of the stored labels, the one value of `parts`, that have the same positive labels."""
+        """Merge the documents of the labels, the one value of `parts`, that have the same positive labels."""
         (labels,) = parts.values()
-        vectors, which = cls._distinct(labels.vectors)
-        document_of_row = np.where(labels.document_of_row >= 0, which[labels.document_of_row], -1)
+        positive, which = np.unique(labels.vectors[:, cls.counted] == 1, axis=0, return_inverse=True)
+        vectors = np.concatenate([positive, ~positive], axis=1).astype(np.int8)
+        document_of_row = np.where(labels.document_of_row >= 0, which.reshape(-1)[labels.document_of_row], -1)
         return cls(labels, vectors, *group_rows(document_of_row, len(vectors)))
 
-    def encode(self, reports: Reports) -> VectorQueries:
-        """Return the distinct sets of positive labels of the queries, as vectors of the form of `vectors`."""
-        queries = self.labels.encode(reports)
-        vectors, which = self._distinct(queries.vectors)
-        return VectorQueries(np.where(queries.which >= 0, which[queries.which], -1), LabelBatch(vectors))
+    def encode(self, reports: Reports) -> Self:
+        """Return the distinct sets of positive labels of the queries."""
+        return self.join({"labels": self.labels.encode(reports)})
 
-    def corpus(self, metric: Metric, encoded_queries: VectorQueries) -> LabelCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> LabelVectors:
         """Return the arrays that the kernels read, for any metric and queries."""
-        return LabelCorpus(self.vectors, self.row_ptr, self.row_id)
-
-    @classmethod
-    def _distinct(cls, label_vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distinct vectors, int8[n, 2 L], of label vectors, int8[m, ...], and which each has: int64[m]."""
-        positive, which = np.unique(label_vectors[:, cls.counted] == 1, axis=0, return_inverse=True)
-        return np.concatenate([positive, ~positive], axis=1).astype(np.int8), which.reshape(-1)
+        return LabelVectors(self.vectors, self.row_ptr, self.row_id)
 
 
-class FiveLabelIndex(AgreementIndex):
-    """Sets of positive labels of a corpus, of the five that papers report most often: `FIVE_LABELS`."""
+class FiveLabelDocuments(AgreementDocuments):
+    """Distinct sets of positive labels, of the five that papers report most often: `FIVE_LABELS`."""
 
     counted: ClassVar[list[int] | slice] = [LABELS.index(label) for label in FIVE_LABELS]

@@ -20,7 +20,8 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, write_states
 from metric_oracle.errors import BackendError, InputError, option
 from metric_oracle.indexes import idf as idf_weights
-from metric_oracle.indexes.documents import Documents, group_rows, offsets_of, places_of_lists, ranks_of
+from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
 from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_of
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
@@ -193,45 +194,34 @@ class TokenStateIndex(Documents):
         return self.description
 
     def item(self, document: int) -> TokenItem:
-        """Return a document as a `TokenItem`, with the weights of idf "off"."""
-        return self._item(document, self._weights_off)
+        """Return a document as a `TokenItem`, without weights."""
+        tokens = slice(self.ptr[document], self.ptr[document + 1])
+        return TokenItem(self.states[tokens].astype(np.float32), self.ids[tokens])
 
     def key(self, document: int) -> bytes:
         """Return the token ids of a document as bytes."""
         return self.ids[self.ptr[document] : self.ptr[document + 1]].tobytes()
-
-    def _item(self, document: int, weight_of_id: np.ndarray) -> TokenItem:
-        """Return a document with the weights of its tokens; `weight_of_id` has that of each token id: float64[ids]."""
-        tokens = slice(self.ptr[document], self.ptr[document + 1])
-        return TokenItem(self.states[tokens].astype(np.float32), weight_of_id[self.ids[tokens]])
 
     @cached_property
     def _encoders(self) -> dict[str, TokenEncoder]:
         """Encoders that were opened for queries, by path, so that each is opened once."""
         return {}
 
-    @cached_property
-    def _weights_off(self) -> np.ndarray:
-        """The weight of each token id with idf "off", 0 for special tokens and otherwise 1: float64[ids]."""
-        weight = np.ones(len(self.frequency))
-        special = [i for i in self.description["special_ids"] if i < len(weight)]
-        weight[special] = 0.0
+    def weights_off(self, n_ids: int) -> np.ndarray:
+        """Return the weight of each token id with idf "off", 0 for special tokens and otherwise 1: float64[n_ids]."""
+        weight = np.ones(n_ids)
+        weight[[i for i in self.description["special_ids"] if i < n_ids]] = 0.0
         return weight
 
     @cached_property
     def _corpus_off(self) -> TokenCorpus:
         """The arrays that the kernels read, with the weights of idf "off"."""
-        return self.weighted(self._weights_off)
+        return self.weighted(self.weights_off(len(self.frequency)))
 
-    def corpus(self, metric: Metric, encoded_queries: "TokenQueries") -> TokenCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus:
         """Return the arrays that the kernels read, with the token weights of these queries."""
-        return encoded_queries.corpus
-
-    def candidate(self, document: int, encoded_queries: "TokenQueries | None") -> TokenItem:
-        """Return a document with the token weights that the queries determine, for None those of idf "off"."""
-        if encoded_queries is None:
-            return self.item(document)
-        return self._item(document, encoded_queries.corpus.weight_of_id)
+        assert isinstance(queries, TokenQueries)
+        return self._corpus_off if queries.recorded.get("idf") == "off" else self.weighted(queries.weight_of_id)
 
     def weighted(self, weight_of_id: np.ndarray) -> TokenCorpus:
         """Return the arrays that the kernels read; `weight_of_id` has the weight of each token id: float64[ids]."""
@@ -305,10 +295,11 @@ class TokenStateIndex(Documents):
         return replace(queries, recorded={**queries.recorded, **recorded})
 
     def encode_again(self, reports: Reports, encoded_before: "TokenQueries", **settings: Any) -> "TokenQueries":
-        """Return `encoded_before`, which is never None, with the corpus arrays of this shard; no encoder runs."""
-        is_off = encoded_before.recorded["idf"] == "off"
-        corpus = self._corpus_off if is_off else self.weighted(encoded_before.corpus.weight_of_id)
-        return replace(encoded_before, corpus=corpus)
+        """Return `encoded_before`, which is never None, with weights for all tokens of this shard; no encoder runs."""
+        n_ids = len(self.frequency)
+        if encoded_before.recorded["idf"] != "off" or n_ids <= len(encoded_before.weight_of_id):
+            return encoded_before
+        return replace(encoded_before, weight_of_id=self.weights_off(n_ids))
 
     def queries(
         self,
@@ -339,11 +330,9 @@ class TokenStateIndex(Documents):
             )
         distinct, which = _distinct(tokens)
         if isinstance(idf, str) and idf == "off":
-            corpus, weight = self._corpus_off, np.ones(int(distinct.ids.max(initial=0)) + 1)
-            weight[[i for i in self.description["special_ids"] if i < len(weight)]] = 0.0
+            weight = self.weights_off(max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1))
         else:
             weight = self._idf(idf, tokens, distinct)
-            corpus = self.weighted(weight)
         weights = weight[distinct.ids]
         totals = np.add.reduceat(weights, distinct.ptr[:-1])[which]
         if not totals[words > 0].all():
@@ -356,11 +345,11 @@ class TokenStateIndex(Documents):
             )
         is_rescaled = baseline is not None and rescale is not False
         return TokenQueries(
-            which,
+            *group_rows(which, len(distinct.ptr) - 1),
             distinct,
             make_states(distinct),
             weights,
-            corpus,
+            weight,
             tuple(baseline) if is_rescaled else None,
             {"idf": idf_weights.name_of(idf), "rescaled": is_rescaled, "truncated_queries": tokens.n_truncated},
         )

@@ -28,7 +28,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
 from metric_oracle.files import LOCK, exclusive, move_folder, write_json
 from metric_oracle.indexes import manifest
-from metric_oracle.indexes.contract import StoredRepresentation
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.store import (
     COLUMNS,
@@ -354,7 +354,7 @@ def _write_representation(
 
     `text_of_row` has the place of each row's text among the distinct `texts`.
     """
-    built: StoredRepresentation = REPRESENTATIONS[kind].load_class().build(kind, reports, texts, text_of_row)
+    built: Documents = REPRESENTATIONS[kind].load_class().build(kind, reports, texts, text_of_row)
     release()
     built.save(folder)
     attachment = reports.attached.get(kind)

@@ -13,8 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.documents import Encoded, offsets_of
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import FeatureDocuments, lookup
+from metric_oracle.indexes.lists import group_rows, offsets_of
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_sequences
 from metric_oracle.indexes.store import Strings
 from metric_oracle.kernels._errors import FLOAT32, gamma
@@ -194,13 +195,14 @@ class WeightedIndex(FeatureDocuments):
         """The n-grams with their occurrences, and the rows of the documents."""
         return self.ngrams.features
 
-    def item(self, document: int) -> Words:
-        """Return the tokens of a document."""
-        return self.ngrams.item(document)
+    def item(self, document: int) -> tuple[Words, None]:
+        """Return the tokens of a document, and None: the weights are those of the queries."""
+        return self.ngrams.item(document), None
 
-    def corpus(self, metric: Metric, encoded_queries: "WeightedQueries") -> WeightedCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> WeightedCorpus:
         """Return the arrays that the kernels read, with the weights that the queries determine."""
-        return self.weighted(encoded_queries.weight)
+        assert isinstance(queries, WeightedQueries)
+        return self.weighted(queries.weight)
 
     def weighted(self, weight: np.ndarray) -> WeightedCorpus:
         """Return the arrays that the kernels read; `weight`, float64[V], has each n-gram's at its first feature."""
@@ -244,7 +246,8 @@ class WeightedIndex(FeatureDocuments):
             np.array([1 + 2 * gamma(n + 8, FLOAT32) for n in n_features.tolist()]),
         )
         corpus_weight = self.corpus_weight(in_queries, feature[is_known], gram[is_known])
-        return WeightedQueries(which, items, batch, self.frequencies(in_queries), corpus_weight)
+        rows = group_rows(which, len(items))
+        return WeightedQueries(*rows, items, batch, self.frequencies(in_queries), corpus_weight)
 
     def frequencies(self, in_queries: Frequencies) -> Frequencies:
         """Return the document frequencies from which weights are computed: here those in the queries."""
@@ -289,7 +292,7 @@ class CorpusWeightedIndex(WeightedIndex):
         """The arrays that the kernels read, with the weights of the corpus."""
         return self.weighted(self._weight)
 
-    def corpus(self, metric: Metric, encoded_queries: "WeightedQueries") -> WeightedCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> WeightedCorpus:
         """Return the arrays that the kernels read, for any metric and queries."""
         return self._corpus
 
@@ -315,10 +318,11 @@ class CorpusWeightedIndex(WeightedIndex):
 
 
 @dataclass(frozen=True)
-class WeightedQueries(Encoded):
+class WeightedQueries(Documents):
     """Distinct token sequences of a batch of queries, with the weights of n-grams."""
 
-    which: np.ndarray  # int64[Q], distinct sequence of each query
+    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
+    row_id: np.ndarray  # int64[Q], queries, ascending within a document
     items: Sequence[Words]  # the distinct sequences
     batch: WeightedBatch  # their n-grams, with the weights
     frequencies: Frequencies  # the document frequencies that make the weights
@@ -334,6 +338,6 @@ class WeightedQueries(Encoded):
         # A query is scored with many candidates in turn: the cache keeps the weights of its n-grams.
         return self.items[q], lru_cache(2)(self.frequencies.weights_of)
 
-    def as_candidate(self, q: int) -> Words:
-        """Return the tokens of a distinct query, without the weights."""
-        return self.items[q]
+    def arrays(self, metric: Metric, queries: Documents) -> WeightedBatch:
+        """Return the arrays that the kernels read, for any metric."""
+        return self.batch

@@ -6,7 +6,7 @@ numbers. Codes are short versions of the vectors; products of codes bound the co
 
 import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,9 +14,10 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, InputError
-from metric_oracle.indexes.documents import group_rows
+from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.store import read_arrays, write_arrays
-from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries, distinct_rows, flat_index, in_order_of_use
+from metric_oracle.indexes.vectors import VectorDocuments, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.cosine.codes import (
     CHUNK,
     WIDEST,
@@ -26,36 +27,37 @@ from metric_oracle.kernels.cosine.codes import (
     skew_of,
     unit_vectors,
 )
-from metric_oracle.kernels.cosine.cpu import VectorBatch, VectorCorpus
+from metric_oracle.kernels.cosine.cpu import UnitVectors
 from metric_oracle.records import Metric
 
 
 @dataclass(frozen=True)
-class EmbeddingIndex(VectorDocuments):
-    """Distinct embeddings of a corpus, of any width up to `WIDEST`."""
+class EmbeddingDocuments(VectorDocuments):
+    """Distinct embeddings, of any width up to `WIDEST`."""
 
     kind: str  # name of the representation in the registry, such as "chexbert"
     vectors: np.ndarray  # float32[D, d], unit vectors
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
-    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
-    # What follows is None until the representation has been saved and opened.
-    codes: Any = None  # float32[C, K, BLOCK], codes in blocks of documents; the last block is filled with zeros
+    row_id: np.ndarray  # int64[...], rows, ascending within a document
+    # What follows is None of a corpus until it has been saved and opened, and of the queries that it encodes till then.
+    # Codes are in blocks of documents of a corpus, float32[C, K, BLOCK], the last filled with zeros; those of queries
+    # are float32[D, K].
+    codes: Any = None
     basis: Any = None  # float32[d, m], principal directions, onto which vectors are projected to make codes
-    measured: Any = None  # float64[3], errors of the codes and of the basis, see `kernels.cosine.cpu.VectorCorpus`
+    measured: Any = None  # float64[3], errors of the codes and of the basis, see `kernels.cosine.cpu.UnitVectors`
     data_files: ClassVar[tuple[str, ...]] = ("vectors.arrow", "rows.arrow")
     derived_files: ClassVar[tuple[str, ...]] = ("codes.arrow",)
 
-    def corpus(self, metric: Metric, encoded_queries: VectorQueries) -> VectorCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> UnitVectors:
         """Return the arrays that the kernels read, for any metric and queries."""
-        return VectorCorpus(self.vectors, self.codes, self.measured, self.row_ptr, self.row_id)
+        return UnitVectors(self.vectors, self.codes, self.measured, self.row_ptr, self.row_id)
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "EmbeddingIndex":
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "EmbeddingDocuments":
         """Index the embeddings in `reports`; the texts are not read."""
-        vectors, document_of_row = _distinct_vectors(kind, reports)
-        return cls(kind, vectors, *group_rows(document_of_row, len(vectors)))
+        return cls(kind, *_distinct_vectors(kind, reports))
 
-    def encode(self, reports: Reports) -> VectorQueries:
+    def encode(self, reports: Reports) -> "EmbeddingDocuments":
         """Return the distinct unit vectors of the queries, with their codes if this index has been opened from files.
 
         Raise BackendError if their width is not that of the index.
@@ -68,11 +70,11 @@ class EmbeddingIndex(VectorDocuments):
                 width,
                 "Encode queries and corpus with one model.",
             )
-        vectors, which = _distinct_vectors(self.kind, reports)
+        queries = self.build(self.kind, reports, [], np.empty(0))
         if self.basis is None:
-            return VectorQueries(which, VectorBatch(vectors, np.empty((len(vectors), 0), np.float32), np.empty(0)))
-        codes, measured = make_codes(vectors, self.basis)
-        return VectorQueries(which, VectorBatch(vectors, codes, np.array(measured)))
+            return queries
+        codes, measured = make_codes(queries.vectors, self.basis)
+        return replace(queries, codes=codes, basis=self.basis, measured=np.array([self.measured[0], *measured]))
 
     def faiss(self) -> Any:
         """Return a faiss.IndexFlatIP over the vectors, whose inner products are cosines in float32.
@@ -91,16 +93,16 @@ class EmbeddingIndex(VectorDocuments):
         write_arrays(folder / "rows.arrow", {"row_ptr": self.row_ptr, "row_id": self.row_id})
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "EmbeddingIndex":
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "EmbeddingDocuments":
         """Open the vectors, their rows and their codes."""
         arrays = [read_arrays(mapped_files[name]) for name in (*cls.data_files, *cls.derived_files)]
         return cls(kind=kind, **arrays[0], **arrays[1], **arrays[2])
 
 
-def _distinct_vectors(kind: str, reports: Reports) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct unit vectors of reports, in order of first use, and which each report has.
+def _distinct_vectors(kind: str, reports: Reports) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct unit vectors of reports, float32[n, d], in order of first use, and the rows of each.
 
-    They are float32[n, d] and int64[N], -1 for a report without an embedding. Raise InputError if embeddings are wider
+    A report without an embedding is in no list of rows. Raise InputError if embeddings are wider
     than the proof of the bounds allows.
     """
     values, of_row = reports.attached[kind].both
@@ -121,4 +123,5 @@ def _distinct_vectors(kind: str, reports: Reports) -> tuple[np.ndarray, np.ndarr
     for first in range(0, len(position), CHUNK):  # in place: no vector moves to a later position
         chunk = slice(first, first + CHUNK)
         vectors[chunk][: len(position[chunk])] = vectors[position[chunk]]
-    return vectors[: len(position)], np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
+    vector_of_row = np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
+    return vectors[: len(position)], *group_rows(vector_of_row, len(position))

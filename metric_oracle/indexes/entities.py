@@ -11,7 +11,8 @@ import numpy as np
 from metric_oracle.corpora.entities import EntityTable
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.documents import Documents, Encoded, group_rows, places_of_lists
+from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.lists import group_rows, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.records import Metric
@@ -41,8 +42,8 @@ class EntityLists(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EntityIndex(Documents):
-    """Distinct lists of entities of a corpus, the documents."""
+class EntityDocuments(Documents):
+    """Distinct lists of entities, the documents."""
 
     lists: EntityLists
     data_files: ClassVar[tuple[str, ...]] = ("entities.arrow",)
@@ -56,17 +57,17 @@ class EntityIndex(Documents):
 
     @property
     def row_id(self) -> np.ndarray:  # type: ignore[override]
-        """Corpus rows, ascending within a list: int64[...]."""
+        """Rows, ascending within a list: int64[...]."""
         return self.lists.row_id
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "EntityIndex":
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "EntityDocuments":
         """Index the entities in `reports`; the texts are not read."""
-        return cls(_distinct(*reports.attached[kind].both)[0])
+        return cls(_distinct(*reports.attached[kind].both))
 
-    def encode(self, reports: Reports) -> "EntityQueries":
+    def encode(self, reports: Reports) -> "EntityDocuments":
         """Return the distinct lists of the queries; raise InputError unless their vectors have the index's width."""
-        lists, which = _distinct(*reports.attached["entities"].both)
+        lists = _distinct(*reports.attached["entities"].both)
         widths = lists.vectors.shape[1], self.lists.vectors.shape[1]
         if len(lists.vectors) and len(self.lists.vectors) and widths[0] != widths[1]:
             raise InputError(
@@ -75,9 +76,9 @@ class EntityIndex(Documents):
                 widths[0],
                 "Encode queries and corpus with one model.",
             )
-        return EntityQueries(which, lists)
+        return EntityDocuments(lists)
 
-    def corpus(self, metric: Metric, encoded_queries: Encoded) -> EntityLists:
+    def arrays(self, metric: Metric, queries: Documents) -> EntityLists:
         """Return the lists, for any metric and queries."""
         return self.lists
 
@@ -95,7 +96,7 @@ class EntityIndex(Documents):
         write_arrays(folder / "entities.arrow", self.lists._asdict())
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "EntityIndex":
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "EntityDocuments":
         """Open the lists."""
         lists = EntityLists(**read_arrays(mapped_files["entities.arrow"]))
         check_offsets(lists.ptr, lists.entity)
@@ -110,20 +111,8 @@ class EntityIndex(Documents):
         )
 
 
-@dataclass(frozen=True)
-class EntityQueries(Encoded):
-    """Distinct lists of entities of a batch of queries."""
-
-    which: np.ndarray  # int64[Q], distinct list of each query
-    batch: EntityLists
-
-    def item(self, q: int) -> Entities:
-        """Return the entities of a distinct query, by its number."""
-        return self.batch.item(q)
-
-
-def _distinct(table: EntityTable, of_row: np.ndarray) -> tuple[EntityLists, np.ndarray]:
-    """Return the distinct lists of reports, in order of first use, and which each report has: int64[N], -1 for none.
+def _distinct(table: EntityTable, of_row: np.ndarray) -> EntityLists:
+    """Return the distinct lists of reports, in order of first use.
 
     `of_row` has the place of each report's entities in the table, or -1.
     """
@@ -144,4 +133,4 @@ def _distinct(table: EntityTable, of_row: np.ndarray) -> tuple[EntityLists, np.n
     list_of_row = np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
     rows = group_rows(list_of_row, len(first_use))
     # Vectors are numbered by first use and every distinct list is kept, so every vector is used.
-    return EntityLists(vectors[first], lists.ptr, entity[source].astype(np.int32), lists.kinds, *rows), list_of_row
+    return EntityLists(vectors[first], lists.ptr, entity[source].astype(np.int32), lists.kinds, *rows)

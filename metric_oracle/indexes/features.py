@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.documents import Documents, group_rows, offsets_of, places_of_lists
+from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, gathered
 from metric_oracle.kernels._overlap import Features, QueryFeatures
 

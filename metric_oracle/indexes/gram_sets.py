@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.documents import Encoded, offsets_of, ranks_of
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import FeatureDocuments, buckets_of, check_features, invert, lookup, pack_queries
+from metric_oracle.indexes.lists import group_rows, offsets_of, ranks_of
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
@@ -69,7 +70,7 @@ class GramSets(FeatureDocuments):
         size = self.features.sizes[0]
         return buckets_of(size, size, size, size)
 
-    def corpus(self, metric: Metric, encoded_queries: Encoded) -> SetCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> SetCorpus:
         """Return the arrays that the kernels read, for any metric and queries."""
         return SetCorpus(self.features, self.buckets)
 
@@ -92,7 +93,8 @@ class GramSets(FeatureDocuments):
         query, gram = self._find(example)
         sizes = np.array([[len(grams)] for grams in number], np.int32).reshape(-1, 1)
         n_grams = len(self.features.post_ptr) - 1
-        return GramSetQueries(which, list(number), pack_queries(query, gram, sizes, np.array([0, n_grams])))
+        rows = group_rows(which, len(number))
+        return GramSetQueries(*rows, list(number), pack_queries(query, gram, sizes, np.array([0, n_grams])))
 
     def _find(self, sequences: list[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
         """Return the pairs (sequence, n-gram) of the n-grams that the corpus has, each once: int64[P] and int64[P].
@@ -139,16 +141,16 @@ class FourgramSets(GramSets):
 
 
 @dataclass(frozen=True)
-class GramSetQueries(Encoded):
+class GramSetQueries(Documents):
     """Distinct sets of n-grams of a batch of queries."""
 
-    which: np.ndarray  # int64[Q], distinct set of each query
+    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
+    row_id: np.ndarray  # int64[Q], queries, ascending within a document
     items: list[frozenset[Gram]]  # the distinct sets
     queries: QueryFeatures  # their n-grams that the corpus has
 
-    @property
-    def batch(self) -> SetBatch:
-        """The arrays that the kernels read."""
+    def arrays(self, metric: Metric, queries: Documents) -> SetBatch:
+        """Return the arrays that the kernels read, for any metric."""
         return SetBatch(self.queries)
 
     def item(self, q: int) -> frozenset[Gram]:

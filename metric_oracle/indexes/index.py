@@ -14,7 +14,7 @@ from metric_oracle import choices
 from metric_oracle.arguments import check_one_of
 from metric_oracle.corpora.shown import html_table
 from metric_oracle.errors import DamagedIndexError, InputError, MetricOracleError, option
-from metric_oracle.indexes.contract import Representation
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.manifest import IndexFiles
 from metric_oracle.indexes.store import (
     COLUMNS,
@@ -165,7 +165,7 @@ class Index:
                 "Rebuild the index.",
             ) from error
 
-    def representation(self, metric: Metric) -> Representation:
+    def representation(self, metric: Metric) -> Documents:
         """Return the opened representation that a metric reads; for a composite, which reads several, use `part`.
 
         Raise InputError unless the index holds it.

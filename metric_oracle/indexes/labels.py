@@ -8,17 +8,18 @@ import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.documents import group_rows
+from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.radgraph import GraphIndex, GraphQueries, build_graphs
 from metric_oracle.indexes.store import read_arrays, write_arrays
-from metric_oracle.indexes.vectors import VectorDocuments, VectorQueries, distinct_rows, flat_index, in_order_of_use
-from metric_oracle.kernels.chexbert_labels.cpu import LabelBatch, LabelCorpus
+from metric_oracle.indexes.vectors import VectorDocuments, distinct_rows, flat_index, in_order_of_use
+from metric_oracle.kernels.chexbert_labels.cpu import LabelVectors
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.records import Metric
 from metric_oracle.sources.contract import Attachment
@@ -28,12 +29,12 @@ VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1,
 
 
 @dataclass(frozen=True)
-class LabelIndex(VectorDocuments):
-    """Distinct CheXbert label vectors of a corpus."""
+class LabelDocuments(VectorDocuments):
+    """Distinct CheXbert label vectors."""
 
     vectors: np.ndarray  # int8[D, L], 1 positive, -1 negative, 0 blank; `meaning` says what an uncertain label is
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
-    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
+    row_id: np.ndarray  # int64[...], rows, ascending within a document
     meaning: str  # value of an uncertain label, a key of `VALUES`; in subclasses, the schema of the label names
     kind: ClassVar[str] = "labels"  # name of the representation, and of its source
     setting: ClassVar[str] = "uncertain"  # name of `meaning` in the settings of the source and in the manifest
@@ -42,14 +43,12 @@ class LabelIndex(VectorDocuments):
     encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "LabelIndex":
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "LabelDocuments":
         """Index the labels in `reports`; the texts are not read."""
-        meaning = reports.attached[kind].settings[cls.setting]
-        vectors, document_of_row = cls._distinct(reports, meaning)
-        return cls(vectors, *group_rows(document_of_row, len(vectors)), meaning)
+        return cls._of(reports, reports.attached[kind].settings[cls.setting])
 
     @classmethod
-    def of_shards(cls, shards: Sequence[tuple[int, "LabelIndex"]]) -> "LabelIndex":
+    def of_shards(cls, shards: Sequence[tuple[int, "LabelDocuments"]]) -> "LabelDocuments":
         """Join the labels of all shards of a set, pairs (first row, labels), into those of a single index."""
         parts = [part for _, part in shards]
         first, which = distinct_rows(np.concatenate([part.vectors for part in parts]))
@@ -60,18 +59,17 @@ class LabelIndex(VectorDocuments):
         document_of_row[rows] = np.repeat(which, n_rows)
         return cls(vectors, *group_rows(document_of_row, len(vectors)), parts[0].meaning)
 
-    def encode(self, reports: Reports) -> VectorQueries:
+    def encode(self, reports: Reports) -> Self:
         """Return the distinct label vectors of the queries, with the values that the index uses."""
-        vectors, which = self._distinct(reports, self.meaning)
-        return VectorQueries(which, LabelBatch(vectors))
+        return self._of(reports, self.meaning)
 
     def counts(self) -> dict[str, Any]:
         """Return `meaning` under the name that `setting` gives it."""
         return {self.setting: self.meaning}
 
-    def corpus(self, metric: Metric, encoded_queries: VectorQueries) -> LabelCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> LabelVectors:
         """Return the arrays that the kernels read, for any metric and queries."""
-        return LabelCorpus(self.vectors, self.row_ptr, self.row_id)
+        return LabelVectors(self.vectors, self.row_ptr, self.row_id)
 
     def faiss(self) -> Any:
         """Return a faiss.IndexFlatIP over the vectors, scaled to length 1; vectors of zeros stay zero.
@@ -89,20 +87,21 @@ class LabelIndex(VectorDocuments):
         write_arrays(folder / "labels.arrow", {**arrays, self.setting: [self.meaning]})
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "LabelIndex":
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "LabelDocuments":
         """Open the vectors, their rows and `meaning`."""
         columns = read_arrays(mapped_files["labels.arrow"])
         meaning = columns.pop(cls.setting)[0]
         return cls(meaning=meaning, **columns)
 
     @classmethod
-    def _distinct(cls, reports: Reports, meaning: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distinct label vectors of reports, int8[n, L], and which each has: int64[N], -1 for none."""
+    def _of(cls, reports: Reports, meaning: str) -> Self:
+        """Return the distinct label vectors of reports that have labels."""
         classes, of_row = reports.attached[cls.kind].both
         used, used_of_row = in_order_of_use(of_row)
         vectors = cls._values(classes[used], meaning)
         first, which = distinct_rows(vectors)
-        return vectors[first], np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
+        document_of_row = np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
+        return cls(vectors[first], *group_rows(document_of_row, len(first)), meaning)
 
     @staticmethod
     def _values(classes: np.ndarray, meaning: str) -> np.ndarray:
@@ -110,7 +109,7 @@ class LabelIndex(VectorDocuments):
         return np.array(VALUES[meaning], np.int8)[classes]
 
 
-class SrrIndex(LabelIndex):
+class SrrDocuments(LabelDocuments):
     """Distinct sets of SRR-BERT's labels: 1 if a report has the label, otherwise 0."""
 
     kind: ClassVar[str] = "srr"
@@ -121,7 +120,7 @@ class SrrIndex(LabelIndex):
         return (classes == 1).astype(np.int8)
 
 
-class LabelTableIndex(SrrIndex):
+class LabelTableDocuments(SrrDocuments):
     """Distinct rows of a table of labels with any names: 1 positive, -1 negative, 0 missing."""
 
     kind: ClassVar[str] = "label_table"
@@ -133,21 +132,21 @@ class LabelTableIndex(SrrIndex):
 
 @dataclass(frozen=True)
 class SrrSets(GraphIndex):
-    """The sets of `SrrIndex` as graphs without relations. It has no files of its own."""
+    """The sets of `SrrDocuments` as graphs without relations. It has no files of its own."""
 
-    stored: Any = None  # the `SrrIndex`
+    stored: Any = None  # the `SrrDocuments`
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "SrrSets":
         """Make an index of graphs without relations, in which each label of a set of `parts["srr"]` is an entity."""
-        stored: SrrIndex = parts["srr"]
+        stored: SrrDocuments = parts["srr"]
         index = build_graphs(_as_graphs(stored.vectors), stored.document_of_row)
         return cls(**{field.name: getattr(index, field.name) for field in fields(index)}, stored=stored)
 
     def encode(self, reports: Reports) -> GraphQueries:
         """Return the sets of the queries as graphs."""
         queries = self.stored.encode(reports)
-        graphs = Attachment(_as_graphs(queries.vectors), queries.which)
+        graphs = Attachment(_as_graphs(queries.vectors), queries.document_of_row)
         return super().encode(replace(reports, attached={"radgraph": graphs}))
 
     def encode_rows(self, reports: Reports, **settings: Any) -> GraphQueries:

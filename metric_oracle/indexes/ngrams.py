@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.documents import Encoded, distinct_in_order, offsets_of, places_of_lists, ranks_of
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
     as_queries,
@@ -30,6 +30,7 @@ from metric_oracle.indexes.features import (
     lookup,
     too_many_features,
 )
+from metric_oracle.indexes.lists import distinct_in_order, group_rows, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
 from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, rank_features, renumber, reorder
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SequenceBatch, SequenceCorpus
@@ -131,7 +132,7 @@ class NgramIndex(FeatureDocuments):
         length = self.features.sizes[0]
         return buckets_of(length, length, length, length)
 
-    def corpus(self, metric: Metric, encoded_queries: Encoded) -> SequenceCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> SequenceCorpus:
         """Return the arrays that the kernels read, for any metric and queries."""
         return SequenceCorpus(self.features, self.buckets, self.sequence, self.sequence_ptr, len(self.vocabulary))
 
@@ -143,7 +144,8 @@ class NgramIndex(FeatureDocuments):
     def encode(self, reports: Reports) -> "NgramQueries":
         """Tokenize the queries, and look up each of their distinct features once."""
         which, items, words, flat, ptr = distinct_sequences(reports.texts, self.kind)
-        return self._encoded(which, items, index_queries(words, flat, ptr, len(self.family_ptr) - 1))
+        rows = group_rows(which, len(items))
+        return self._encoded(rows, items, index_queries(words, flat, ptr, len(self.family_ptr) - 1))
 
     def encode_rows(self, reports: Reports, **settings: Any) -> "NgramQueries":
         """Return the documents of the rows as encoded queries, without tokenizing their texts."""
@@ -151,7 +153,8 @@ class NgramIndex(FeatureDocuments):
         documents, _, which = distinct_in_order(self.document_of_row[reports.stored[1]])
         words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
         ptr = offsets_of(np.diff(self.sequence_ptr)[documents])
-        return NgramQueries(which, DocumentTokens(self, documents), self.queries_of(documents), words, ptr)
+        rows = group_rows(which, len(documents))
+        return NgramQueries(*rows, DocumentTokens(self, documents), self.queries_of(documents), words, ptr)
 
     def own_batch(self) -> SequenceBatch:
         """Return all documents, with their sequences of word ids."""
@@ -161,15 +164,19 @@ class NgramIndex(FeatureDocuments):
         """Look up each distinct feature of the queries once; tokenize their texts only if `encoded_before` is None."""
         if encoded_before is None:
             return self.encode(reports)
-        return self._encoded(encoded_before.which, encoded_before.items, encoded_before.query_index)
+        rows = encoded_before.row_ptr, encoded_before.row_id
+        return self._encoded(rows, encoded_before.items, encoded_before.query_index)
 
     def _encoded(
-        self, which: np.ndarray, items: Sequence[tuple[str, ...]], query_index: "NgramIndex"
+        self, rows: tuple[np.ndarray, np.ndarray], items: Sequence[tuple[str, ...]], query_index: "NgramIndex"
     ) -> "NgramQueries":
-        """Return queries whose distinct sequences are `items` and the documents of `query_index`."""
+        """Return queries whose distinct sequences are `items` and the documents of `query_index`.
+
+        `rows` are `row_ptr` and `row_id` of the queries.
+        """
         words = self.ids_of_words(query_index.words)[query_index.sequence]
         queries = as_queries(query_index.features, self.ids_of(query_index))
-        return NgramQueries(which, items, queries, words, query_index.sequence_ptr, query_index)
+        return NgramQueries(*rows, items, queries, words, query_index.sequence_ptr, query_index)
 
     def ids_of_words(self, words: Sequence[str]) -> np.ndarray:
         """Return the id in this index of each word, -1 if the index lacks it: int64[W]."""
@@ -270,19 +277,19 @@ class Tokenized(Sequence[tuple[str, ...]]):
 
 
 @dataclass(frozen=True)
-class NgramQueries(Encoded):
+class NgramQueries(Documents):
     """Distinct token sequences of a batch of queries."""
 
-    which: np.ndarray  # int64[Q], distinct sequence of each query
+    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
+    row_id: np.ndarray  # int64[Q], queries, ascending within a document
     items: Sequence[tuple[str, ...]]  # the distinct sequences
     queries: QueryFeatures  # their features
     words: np.ndarray  # int64[...], word ids of the sequences, -1 for words that the corpus lacks
     words_ptr: np.ndarray  # int64[len(items) + 1], offsets of each sequence in `words`
     own: NgramIndex | None = None  # `query_index`, if it was made already
 
-    @property
-    def batch(self) -> SequenceBatch:
-        """The arrays that the kernels read."""
+    def arrays(self, metric: Metric, queries: Documents) -> SequenceBatch:
+        """Return the arrays that the kernels read, for any metric."""
         return SequenceBatch(self.queries, self.words, self.words_ptr)
 
     @cached_property

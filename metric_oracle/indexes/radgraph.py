@@ -25,7 +25,7 @@ import numpy as np
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.documents import Encoded, distinct_in_order, offsets_of, ranks_of
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
     as_queries,
@@ -39,6 +39,7 @@ from metric_oracle.indexes.features import (
     pack_queries,
 )
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
+from metric_oracle.indexes.lists import distinct_in_order, group_rows, offsets_of, ranks_of
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
@@ -98,7 +99,7 @@ class GraphIndex(FeatureDocuments):
             self._buckets[family_a, family_b] = buckets_of(key, sizes[family_a], sizes[max(family_b, family_a)], finest)
         return self._buckets[family_a, family_b]
 
-    def corpus(self, metric: Metric, encoded_queries: Encoded) -> SetCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> SetCorpus:
         """Return the arrays that the kernels read, with length buckets for the families of the metric."""
         options: dict[str, Any] = dict(metric.options)
         return SetCorpus(self.features, self.buckets(options["family_a"], options["family_b"]))
@@ -149,7 +150,7 @@ class GraphIndex(FeatureDocuments):
         example = np.unique(which, return_index=True)[1]
         lengths = np.diff(queries.ptr).reshape(-1, len(FAMILIES))[example]
         distinct = QueryFeatures(offsets_of(lengths), reorder(bounds, queries.id, example)[1], queries.sizes[example])
-        return GraphQueries(which, graphs, graph_of_row, graph_of_row[example], distinct)
+        return GraphQueries(*group_rows(which, len(example)), graphs, graph_of_row, graph_of_row[example], distinct)
 
     def encode_rows(self, reports: Reports, **settings: Any) -> "GraphQueries":
         """Return the documents of the rows as encoded queries; encode graphs that are not those of the index."""
@@ -158,8 +159,9 @@ class GraphIndex(FeatureDocuments):
             return self.encode(reports)
         graphs, graph_of_row = attachment.both
         documents, first, which = distinct_in_order(self.document_of_row[reports.stored[1]])
+        rows = group_rows(which, len(documents))
         return GraphQueries(
-            which, self.as_compared(graphs), graph_of_row, graph_of_row[first], self.queries_of(documents)
+            *rows, self.as_compared(graphs), graph_of_row, graph_of_row[first], self.queries_of(documents)
         )
 
     def own_batch(self) -> SetBatch:
@@ -173,10 +175,8 @@ class GraphIndex(FeatureDocuments):
         query_index = encoded_before.query_index
         example = query_index.row_id[query_index.row_ptr[:-1]]
         queries = as_queries(query_index.features, self.ids_of(query_index))
-        graph_of_query = encoded_before.graph_of_query
-        return GraphQueries(
-            query_index.document_of_row, encoded_before.graphs, graph_of_query, graph_of_query[example], queries
-        )
+        rows, graph_of_query = (query_index.row_ptr, query_index.row_id), encoded_before.graph_of_query
+        return GraphQueries(*rows, encoded_before.graphs, graph_of_query, graph_of_query[example], queries)
 
     def _look_up(self, graphs: GraphTable, graph_of_query: np.ndarray) -> QueryFeatures:
         """Return the features of each query's graph, whose place in the table is in `graph_of_query`: int64[Q].
@@ -306,10 +306,11 @@ class GraphIndex(FeatureDocuments):
 
 
 @dataclass(frozen=True)
-class GraphQueries(Encoded):
+class GraphQueries(Documents):
     """Distinct graphs of a batch of queries."""
 
-    which: np.ndarray  # int64[Q], distinct graph of each query
+    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
+    row_id: np.ndarray  # int64[Q], queries, ascending within a document
     graphs: GraphTable  # with the tokens in the form that is compared
     graph_of_query: np.ndarray  # int64[Q], position of each query's graph in the table
     # int64[n], position of each distinct graph in the table. Graphs of equal sizes that differ only in features that
@@ -317,9 +318,8 @@ class GraphQueries(Encoded):
     chosen: np.ndarray
     queries: QueryFeatures  # features of the distinct graphs
 
-    @property
-    def batch(self) -> SetBatch:
-        """The arrays that the kernels read."""
+    def arrays(self, metric: Metric, queries: Documents) -> SetBatch:
+        """Return the arrays that the kernels read, for any metric."""
         return SetBatch(self.queries)
 
     @cached_property

@@ -18,7 +18,8 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError
-from metric_oracle.indexes.documents import Documents, Encoded, group_rows, offsets_of, ranks_of
+from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.lists import group_rows, offsets_of, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
@@ -79,11 +80,13 @@ class SentenceIndex(Documents):
                 "Encode queries and corpus with one model.",
             )
         vectors, ptr, which = _distinct_sets(attachment, corpus_width)
-        return SentenceQueries(which, TokenBatch(vectors, ptr, _weights(ptr).astype(np.float64), None))
+        batch = TokenBatch(vectors, ptr, _weights(ptr).astype(np.float64), None)
+        return SentenceQueries(*group_rows(which, len(ptr) - 1), batch)
 
-    def corpus(self, metric: Metric, encoded_queries: "SentenceQueries") -> TokenCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus:
         """Return the arrays that the kernels read, in the width of the queries if the index has no sentences."""
-        width = encoded_queries.batch.states.shape[1]
+        assert isinstance(queries, SentenceQueries)
+        width = queries.batch.states.shape[1]
         if width != self.vectors.shape[1]:  # the index has no sentences: its vectors only stand for empty reports
             vectors = _any_vectors(len(self.vectors), width)
             return replace(self, vectors=vectors, screens=_screens(vectors, self.ptr))._corpus
@@ -141,11 +144,16 @@ class SentenceIndex(Documents):
 
 
 @dataclass(frozen=True)
-class SentenceQueries(Encoded):
+class SentenceQueries(Documents):
     """Distinct sets of sentence vectors of a batch of queries."""
 
-    which: np.ndarray  # int64[Q], distinct set of each query
+    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
+    row_id: np.ndarray  # int64[Q], queries, ascending within a document
     batch: TokenBatch  # the sets, with sentences in place of tokens
+
+    def arrays(self, metric: Metric, queries: Documents) -> TokenBatch:
+        """Return the arrays that the kernels read, for any metric."""
+        return self.batch
 
     def item(self, q: int) -> np.ndarray:
         """Return the vectors of a distinct query, by its number, without the copies: float32[n, d]."""

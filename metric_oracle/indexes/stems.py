@@ -11,8 +11,9 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, not_installed
-from metric_oracle.indexes.documents import Encoded, offsets_of, places_of_lists
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import FeatureDocuments, as_queries
+from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, index_sequences, positions
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.meteor.cpu import DocumentWords, StemBatch, StemCorpus
@@ -105,7 +106,7 @@ class StemIndex(FeatureDocuments):
                 stems_with[synonym].append(stem)
         return dict(stems_with)
 
-    def corpus(self, metric: Metric, encoded_queries: Encoded) -> StemCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> StemCorpus:
         """Return the arrays that the kernels read, for any metric and queries."""
         texts = DocumentWords(self.ngrams.sequence, self.ngrams.sequence_ptr, self.stem)
         return StemCorpus(self.features, self.ngrams.buckets, texts, len(self.stems.vocabulary))
@@ -153,7 +154,8 @@ class StemIndex(FeatureDocuments):
             reach_at,
             reach_ptr,
         )
-        return StemQueries(which, items, dict(zip(words, map(self._token, words, stems), strict=True)), batch)
+        token = dict(zip(words, map(self._token, words, stems), strict=True))
+        return StemQueries(*group_rows(which, len(items)), items, token, batch)
 
 
 class SynonymIndex(StemIndex):
@@ -165,13 +167,18 @@ class SynonymIndex(StemIndex):
 
 
 @dataclass(frozen=True)
-class StemQueries(Encoded):
+class StemQueries(Documents):
     """Distinct token sequences of a batch of queries."""
 
-    which: np.ndarray  # int64[Q], distinct sequence of each query
+    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
+    row_id: np.ndarray  # int64[Q], queries, ascending within a document
     items: Sequence[tuple[str, ...]]  # the distinct sequences, as words
     token: dict[str, Token]  # the token of each word
-    batch: StemBatch
+    batch: StemBatch  # what the kernels read
+
+    def arrays(self, metric: Metric, queries: Documents) -> StemBatch:
+        """Return the arrays that the kernels read, for any metric."""
+        return self.batch
 
     def item(self, q: int) -> tuple[Token, ...]:
         """Return the tokens of a distinct query, by its number: words with their stems and synonyms."""

@@ -10,10 +10,11 @@ from typing import ClassVar
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.documents import Documents, Encoded, group_rows
+from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.ngrams import Span, lowered_with_places
 from metric_oracle.indexes.store import read_arrays, write_arrays
-from metric_oracle.kernels.temporal.cpu import MaskBatch, MaskCorpus
+from metric_oracle.kernels.temporal.cpu import Masks
 from metric_oracle.records import Metric
 
 # The list of Bannur et al., CVPR 2023, as in Libra and RadEval. The position in this list is the number of the bit.
@@ -90,46 +91,33 @@ def _as_many_blanks(gap: re.Match[str]) -> str:
     return " " * len(gap[0])
 
 
-def _distinct(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct masks of texts, uint64[n], ascending, and which each text has: int64[N]."""
-    masks, which = np.unique(np.fromiter(map(mask_of, texts), np.uint64, len(texts)), return_inverse=True)
-    return masks, which.reshape(-1)
-
-
-def _words(mask: np.uint64) -> frozenset[str]:
-    """Return the keywords of a mask."""
-    return frozenset(word for word, bit in _BIT.items() if mask & bit)
-
-
 @dataclass(frozen=True)
-class KeywordIndex(Documents):
-    """Distinct sets of keywords of a corpus."""
+class KeywordDocuments(Documents):
+    """Distinct sets of keywords."""
 
     masks: np.ndarray  # uint64[D], ascending, a bit per keyword in the order of `KEYWORDS`
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
-    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
-    data_files: ClassVar[tuple[str, ...]] = ()
+    row_id: np.ndarray  # int64[...], rows, ascending within a document
     derived_files: ClassVar[tuple[str, ...]] = ("masks.arrow",)
     encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "KeywordIndex":
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "KeywordDocuments":
         """Index the keywords of the texts."""
-        masks, which = _distinct(texts)
-        return cls(masks, *group_rows(which[text_of_row], len(masks)))
+        masks, which = np.unique(np.fromiter(map(mask_of, texts), np.uint64, len(texts)), return_inverse=True)
+        return cls(masks, *group_rows(which.reshape(-1)[text_of_row], len(masks)))
 
-    def encode(self, reports: Reports) -> "KeywordQueries":
+    def encode(self, reports: Reports) -> "KeywordDocuments":
         """Return the distinct sets of keywords of the queries."""
-        masks, which = _distinct(reports.texts)
-        return KeywordQueries(which, masks)
+        return self.build("temporal", reports, reports.texts, np.arange(len(reports.texts)))
 
-    def corpus(self, metric: Metric, encoded_queries: "KeywordQueries") -> MaskCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> Masks:
         """Return the arrays that the kernels read, for any metric and queries."""
-        return MaskCorpus(self.masks, self.row_ptr, self.row_id)
+        return Masks(self.masks, self.row_ptr, self.row_id)
 
     def item(self, document: int) -> frozenset[str]:
         """Return the keywords of a document."""
-        return _words(self.masks[document])
+        return frozenset(word for word, bit in _BIT.items() if self.masks[document] & bit)
 
     def save(self, folder: Path) -> None:
         """Write the masks and their rows."""
@@ -137,23 +125,6 @@ class KeywordIndex(Documents):
         write_arrays(folder / "masks.arrow", arrays)
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "KeywordIndex":
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "KeywordDocuments":
         """Open the masks and their rows."""
         return cls(**read_arrays(mapped_files["masks.arrow"]))
-
-
-@dataclass(frozen=True)
-class KeywordQueries(Encoded):
-    """Distinct sets of keywords of a batch of queries."""
-
-    which: np.ndarray  # int64[Q], distinct set of each query
-    masks: np.ndarray  # uint64[n], the distinct sets, as in `KeywordIndex`
-
-    @property
-    def batch(self) -> MaskBatch:
-        """The arrays that the kernels read."""
-        return MaskBatch(self.masks)
-
-    def item(self, q: int) -> frozenset[str]:
-        """Return the keywords of a distinct query, by its number."""
-        return _words(self.masks[q])

@@ -1,12 +1,12 @@
-"""What embeddings and labels share: documents and queries that are vectors, distinct rows, and FAISS indexes."""
+"""What embeddings and labels share: documents that are vectors, distinct rows, and FAISS indexes."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from metric_oracle.errors import not_installed
-from metric_oracle.indexes.documents import Documents, Encoded, distinct_in_order
+from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.lists import distinct_in_order
 from metric_oracle.kernels._build import number_rows
 
 
@@ -55,20 +55,3 @@ class VectorDocuments(Documents):
     def key(self, document: int) -> bytes:
         """Return the bytes of the vector of a document."""
         return self.vectors[document].tobytes()
-
-
-@dataclass(frozen=True)
-class VectorQueries(Encoded):
-    """Distinct vectors of a batch of queries."""
-
-    which: np.ndarray  # int64[Q], distinct vector of each query
-    batch: Any  # the named tuple of arrays that the kernels of the metric read, one of them `vectors`
-
-    @property
-    def vectors(self) -> np.ndarray:
-        """The distinct vectors: float32[n, d], or int8[n, L] of labels."""
-        return self.batch.vectors
-
-    def item(self, q: int) -> np.ndarray:
-        """Return the vector of a distinct query, by its number."""
-        return self.vectors[q]

@@ -339,7 +339,7 @@ def _best_with_themselves(planned: SearchPlan) -> np.ndarray:
             encoded = encode_for(shard, representation, reports.take(of_block), planned.options.settings)
             documents = representation.document_of_row[of_block].astype(np.int64)
             corpus, batch = arrays_of(planned.metric, representation, encoded)
-            scores.append(kernel.score_pairs(corpus, batch, encoded.which, documents)[0])
+            scores.append(kernel.score_pairs(corpus, batch, encoded.document_of_row, documents)[0])
             rows.append(of_block + shard.first_row)
     every = np.concatenate(scores)
     best = every.max() if planned.metric.higher_is_better else every.min()

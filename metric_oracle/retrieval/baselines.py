@@ -92,7 +92,7 @@ def identity(plan: SearchPlan, queries: Reports) -> Results:
     pairs = plan.pairs(queries)
     encoded, place = pairs.parts[0].encoded, pairs.parts[0].place[pairs.which]
     score = load_scorer(plan.metric)
-    scored = [score(encoded.as_candidate(q), encoded.item(q)) for q in range(int(encoded.which.max()) + 1)]
+    scored = [score(encoded.item(q), encoded.item(q)) for q in range(int(encoded.document_of_row.max()) + 1)]
     scores = np.array([value for value, _ in scored])[place]
     components = {name: np.array([parts[name] for _, parts in scored])[place] for name in scored[0][1]}
     chosen = {
@@ -157,7 +157,7 @@ def nearest_rows(
         )
     space = REPRESENTATIONS["chexbert"].load_class().build("chexbert", _of_vectors(corpus_vectors, of_row), (), of_row)
     encoded = space.encode(_of_vectors(query_vectors, of_query))
-    rows = _nearest_rows(space, encoded)[encoded.which]
+    rows = _nearest_rows(space, encoded)[encoded.document_of_row]
     chosen_by = {"corpus": _digest(corpus_vectors, of_row), "query": _digest(query_vectors, of_query)}
     return rows, {"rows_with_vectors": len(space.row_id), "vectors": chosen_by}
 

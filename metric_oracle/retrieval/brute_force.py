@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.indexes.bertscore import TokenStateIndex
-from metric_oracle.indexes.embeddings import EmbeddingIndex
+from metric_oracle.indexes.embeddings import EmbeddingDocuments
 from metric_oracle.indexes.token_queries import TokenQueries
-from metric_oracle.indexes.vectors import VectorQueries
 from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Answers
@@ -156,14 +155,14 @@ def _scores(
         return _composites(record, representation, encoded, chosen, tell)
     if isinstance(representation, TokenStateIndex):
         return _bertscores(record, representation, encoded, chosen, tell)
-    if isinstance(representation, EmbeddingIndex):
+    if isinstance(representation, EmbeddingDocuments):
         return _cosines(representation, encoded, chosen, tell)
     score = load_reference(record)
     n_documents = len(representation.row_ptr) - 1
     items = [encoded.item(q) for q in chosen]
     scores = np.empty((len(items), n_documents))
     for document in range(n_documents):
-        candidate = representation.candidate(document, encoded)
+        candidate = representation.item(document)
         for i, item in enumerate(items):
             scores[i, document] = score(candidate, item)[0]
         tell(len(items))
@@ -191,7 +190,7 @@ def _composites(
 
 
 def _cosines(
-    index: EmbeddingIndex, encoded: VectorQueries, chosen: Sequence[int], tell: Advance
+    index: EmbeddingDocuments, encoded: EmbeddingDocuments, chosen: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
     """Return the cosines of the queries `chosen` with all vectors, float64[n, D], and a bound of their error.
 
@@ -218,7 +217,7 @@ def _bertscores(
     are uncertain, F1 may be near its pole; the plain scorer scores these pairs.
     """
     part = int(record.options["part"])  # type: ignore[call-overload]
-    score, batch = load_reference(record), encoded.batch
+    score, batch = load_reference(record), encoded.arrays(record, encoded)
     counts = [len(batch.states_of(q)) for q in chosen]
     directions = _directions(np.concatenate([batch.states_of(q) for q in chosen]))
     stops = np.cumsum(counts)
@@ -234,7 +233,7 @@ def _bertscores(
         tokens = slice(index.ptr[first], index.ptr[last])
         starts = index.ptr[first:last] - index.ptr[first]
         cosines = directions @ _directions(index.states[tokens]).T
-        weights = encoded.corpus.weight_of_id[index.ids[tokens]]
+        weights = encoded.weight_of_id[index.ids[tokens]]
         total = np.add.reduceat(weights, starts)
         for i, q in enumerate(chosen):
             own = cosines[stops[i] - counts[i] : stops[i]]
@@ -252,7 +251,7 @@ def _bertscores(
                 unsure = ~wordless & ~((least >= error) | (most <= -error))
             block_scores = (block_scores - base) / (1.0 - base)
             for document in np.flatnonzero(unsure):
-                block_scores[document] = score(index.candidate(first + int(document), encoded), encoded.item(q))[0]
+                block_scores[document] = score(index.item(first + int(document)), encoded.item(q))[0]
             scores[i, first:last] = block_scores
         tell(len(counts) * (last - first))
         first = last

@@ -14,7 +14,7 @@ import numpy as np
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import ExactnessError
-from metric_oracle.indexes.contract import EncodedQueries, Representation
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.records import Metric
@@ -28,8 +28,8 @@ class Part(NamedTuple):
     """The documents of a shard that are compared, or of the only index, and the queries encoded for it."""
 
     shard: Index
-    representation: Representation
-    encoded: EncodedQueries
+    representation: Documents
+    encoded: Documents
     place: np.ndarray  # int64[n], number of each distinct query among the distinct queries of this part
 
 
@@ -49,7 +49,7 @@ class Pairs:
 
         Queries that are all rows of the first shard are taken from what it stores of them.
         """
-        found: list[tuple[Index, Representation, EncodedQueries]] = []
+        found: list[tuple[Index, Documents, Documents]] = []
         for shard, representation in compared(index, record):
             encoded = (
                 representation.encode_again(queries, found[0][2], **settings)
@@ -57,7 +57,7 @@ class Pairs:
                 else encode_for(shard, representation, queries, settings)
             )
             found.append((shard, representation, encoded))
-        columns = np.stack([encoded.which for *_, encoded in found], axis=1)
+        columns = np.stack([encoded.document_of_row for *_, encoded in found], axis=1)
         distinct, which = np.unique(columns, axis=0, return_inverse=True)
         parts = [Part(*part, place) for part, place in zip(found, distinct.T, strict=True)]
         return cls(record, parts, which.reshape(-1))
@@ -159,7 +159,7 @@ class Pairs:
     def items(self, query: int, document: int) -> tuple[Any, Any]:
         """Return a document and a distinct query as candidate and reference for the plain scorer."""
         part, own = self._place(document)
-        return part.representation.candidate(own, part.encoded), part.encoded.item(int(part.place[query]))
+        return part.representation.item(own), part.encoded.item(int(part.place[query]))
 
     def plain(self, query: int, document: int) -> tuple[float, dict[str, Any]]:
         """Return the plain scorer's score and components of a distinct query and a document."""
@@ -199,7 +199,7 @@ def sample_of(n: int, checked: int) -> np.ndarray:
     return np.unique(np.linspace(0, n - 1, min(checked, n)).astype(np.int64))
 
 
-def compared(index: Index, record: Metric) -> list[tuple[Index, Representation]]:
+def compared(index: Index, record: Metric) -> list[tuple[Index, Documents]]:
     """Return the indexes whose documents are compared one after another under a metric, each with its representation.
 
     They are the shards of a set that have rows which the metric can score, or the first shard if there is none. A set
@@ -215,7 +215,7 @@ def scorable_rows(index: Index, record: Metric) -> np.ndarray:
     return np.sort(np.concatenate([part.row_id + shard.first_row for shard, part in compared(index, record)]))
 
 
-def encode_for(shard: Index, representation: Representation, queries: Reports, settings: Mapping[str, Any]) -> Any:
+def encode_for(shard: Index, representation: Documents, queries: Reports, settings: Mapping[str, Any]) -> Any:
     """Return the queries encoded for a shard.
 
     Queries that are all rows of this shard are taken from what the shard stores of these rows; others are encoded from

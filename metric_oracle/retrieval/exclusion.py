@@ -17,7 +17,7 @@ from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, as_called, option
-from metric_oracle.indexes.contract import Representation
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.kernels.topk.exclusion import NOTHING, Exclusion
@@ -78,7 +78,7 @@ class Excluded:
                     f"Pass test reports with this column, or a folder that {as_called('build-index')} wrote with it.",
                 )
 
-    def of(self, shard: Index, representation: Representation, which: np.ndarray) -> ResultLists:
+    def of(self, shard: Index, representation: Documents, which: np.ndarray) -> ResultLists:
         """Return the lists of the queries for a shard; `which` is the distinct query of each query in that shard."""
         n = int(which.max()) + 1 if len(which) else 0
         if not self._names:
@@ -163,7 +163,7 @@ class Excluded:
         return self._document_of_row[rows]
 
     @cached_property
-    def _parts(self) -> list[tuple[Index, Representation]]:
+    def _parts(self) -> list[tuple[Index, Documents]]:
         """The indexes whose documents are compared, see `document_pairs.compared`."""
         return compared(self._index, self._record)
 

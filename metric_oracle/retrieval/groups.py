@@ -125,7 +125,8 @@ def _scores(
         return out
     if batch is not None and row is not None:
         # The references are documents of the index.
-        encoded, which = None, document[row[complete]]
+        encoded: Any = None
+        which = document[row[complete]]
     else:
         truth = references if len(complete) == len(references.ids) else references.take(complete)
         check_queries(truth, record, index)
@@ -133,10 +134,10 @@ def _scores(
         if REPRESENTATIONS[kind].is_encoded:
             settings["wordless"] = True
         encoded = representation.encode(truth, **settings)
-        batch, which = encoded.batch, encoded.which
+        batch, which = encoded.arrays(record, encoded), encoded.document_of_row
     is_half = record.is_symmetric and encoded is None and references.ids is candidates.ids
     cells = _cells(sizes, complete, which, document, is_half)
-    corpus = read_only(representation.corpus(record, encoded))
+    corpus = read_only(representation.arrays(record, encoded))
     _score_cells(cells, corpus, read_only(batch), load_kernel(record, "cpu"), options.threads or n_threads(), out)
     if is_half:
         from metric_oracle.kernels._groups import mirror_cells

@@ -19,7 +19,7 @@ def load_kernel(metric: Metric, backend: str) -> Kernel:
 
 def arrays_of(record: Metric, representation: Any, encoded: Any) -> tuple[Any, Any]:
     """Return the arrays of a corpus and of encoded queries as the kernels of a metric take them: read-only."""
-    return read_only(representation.corpus(record, encoded)), read_only(encoded.batch)
+    return read_only(representation.arrays(record, encoded)), read_only(encoded.arrays(record, encoded))
 
 
 def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:

@@ -12,7 +12,7 @@ import numpy as np
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.files import package_version
 from metric_oracle.findings.results import Results
-from metric_oracle.indexes.contract import EncodedQueries, Representation
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import BATCH
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
@@ -58,7 +58,7 @@ def search(
     progress: Advance | None = None,
     shards: Sequence[int] | None = None,
     limit: np.ndarray | None = None,
-    encoded: EncodedQueries | None = None,
+    encoded: Documents | None = None,
 ) -> SearchedShards:
     """Search an index, or the shards of a set one after another: those with the numbers `shards`, by default all.
 
@@ -91,12 +91,12 @@ def search(
                 progress(0)  # encoded, none answered
         else:
             of_shard = representation.encode_again(queries, encoded, **options.settings)
-        n = int(of_shard.which.max()) + 1 if len(of_shard.which) else 0
+        n = int(of_shard.document_of_row.max()) + 1 if len(of_shard.document_of_row) else 0
         part, of_part, exact = search_shard(
             queries.ids,
-            Pairs(record, [Part(shard, representation, of_shard, np.arange(n))], of_shard.which),
+            Pairs(record, [Part(shard, representation, of_shard, np.arange(n))], of_shard.document_of_row),
             options,
-            excluded.of(shard, representation, of_shard.which),
+            excluded.of(shard, representation, of_shard.document_of_row),
             reserve=reserve,
             progress=tell,
             limit=limit,
@@ -117,7 +117,7 @@ def searched_of(
     options: SearchOptions,
     best: BestRows | None,
     exact: bool,
-    encoded: EncodedQueries | None,
+    encoded: Documents | None,
     stages: Sequence[tuple[int, dict[str, Any]]],
 ) -> SearchedShards:
     """Return the result of a search from its best rows, None if no shard has a row that can be scored.
@@ -175,7 +175,7 @@ def search_shard(
     worst = -np.inf if record.higher_is_better else np.inf
     limits = np.full(n, worst if limit is None else -worst)
     if limit is not None:  # of queries that are the same for this shard the least demanding
-        (np.minimum if record.higher_is_better else np.maximum).at(limits, encoded.which, limit)
+        (np.minimum if record.higher_is_better else np.maximum).at(limits, encoded.document_of_row, limit)
     shape = n_lists, k
     answers = Answers(np.full(shape, -1, np.int64), np.zeros(shape), np.zeros(shape, np.int64), limits)
     rounds = [
@@ -211,7 +211,7 @@ def search_shard(
         rounds,
         options.threads or n_threads(),
         progress,
-        len(encoded.which),
+        len(encoded.document_of_row),
         options.max_memory,
         score_ahead,
     )
@@ -389,7 +389,7 @@ class _Reference(Kernel):
 
     capabilities = Capabilities(bound=False, signed=True)
 
-    def __init__(self, record: Metric, representation: Representation, encoded: EncodedQueries) -> None:
+    def __init__(self, record: Metric, representation: Documents, encoded: Documents) -> None:
         self._score, self._kernel = load_reference(record), load_kernel(record, "cpu")
         self._sign = 1.0 if record.higher_is_better else -1.0
         self._representation, self._encoded = representation, encoded
@@ -397,7 +397,7 @@ class _Reference(Kernel):
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
         index = self._representation
         documents = np.arange(len(index.row_ptr) - 1)
-        items = [index.candidate(int(u), self._encoded) for u in documents]
+        items = [index.item(int(u)) for u in documents]
         for q in range(first, last):
             query = self._encoded.item(q)
             scores = np.array([self._score(item, query)[0] for item in items])

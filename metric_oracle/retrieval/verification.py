@@ -241,7 +241,7 @@ class _Check:
             part = self.pairs.parts[0]
             place = int(part.place[q])
             score = load_reference(self.record)
-            self.of_itself[q] = score(part.encoded.as_candidate(place), part.encoded.item(place))
+            self.of_itself[q] = score(part.encoded.item(place), part.encoded.item(place))
         return self.of_itself[q]
 
     @property

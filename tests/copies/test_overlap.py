@@ -193,7 +193,7 @@ def test_equal_to_brute_force(tmp_path, shard_rows):
         documents = [part.item(document) for part in parts for document in range(len(part.row_ptr) - 1)]
         encoded = parts[0].encode(Reports([str(q) for q in range(len(asked))], asked))
         for q in range(len(asked)):
-            reference = encoded.item(int(encoded.which[q]))
+            reference = encoded.item(int(encoded.document_of_row[q]))
             assert found.best[name][q] == max(plain(document, reference)[0] for document in documents)
 
 

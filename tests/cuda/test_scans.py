@@ -75,11 +75,11 @@ def make_world(
 
 
 def found_by(kernel, index, encoded, k: int, **options) -> Answers:
-    n = int(encoded.which.max()) + 1
+    n = int(encoded.document_of_row.max()) + 1
     found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     backend = kernel.Backend(**options)
-    corpus = index.corpus(METRICS["bleu-2"], encoded)
-    backend.search(corpus, encoded.batch, 0, n, k, found, backend.new_workspace(corpus))
+    corpus = index.arrays(METRICS["bleu-2"], encoded)
+    backend.search(corpus, encoded.arrays(METRICS["bleu-2"], encoded), 0, n, k, found, backend.new_workspace(corpus))
     return found
 
 
@@ -234,8 +234,8 @@ def test_a_corpus_beyond_the_memory_goes_through_in_pieces(metric, monkeypatch, 
 def scan_of(metric: str, index, encoded):
     """Return the scan that a search makes."""
     if metric == "rouge-l":
-        return rouge_cuda.SequenceScan(index.corpus(METRICS["rouge-l"], encoded), encoded.batch)
-    corpus = index.corpus(METRICS["bleu-2"], encoded)
+        return rouge_cuda.SequenceScan(*(side.arrays(METRICS["rouge-l"], encoded) for side in (index, encoded)))
+    corpus = index.arrays(METRICS["bleu-2"], encoded)
     return _overlap_cuda.OverlapScan(corpus, encoded.queries, 0, 2, bleu_cuda.scan_bleu, 0, None)
 
 

@@ -3,6 +3,7 @@
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -370,7 +371,9 @@ def test_bertscore(baseline):
     for n in (7, 5):
         states = rng.standard_normal((n, 8)).astype(np.float32)
         weights = np.r_[0.0, rng.random(n - 2), 0.0]
-        sides.append(TokenItem(states / np.linalg.norm(states, axis=1, keepdims=True), weights, baseline))
+        ids = np.arange(n)
+        sides.append(TokenItem(states / np.linalg.norm(states, axis=1, keepdims=True), ids, weights, None, baseline))
+    sides[0] = replace(sides[0], weight_of_id=sides[1].weights)
     reference, candidate = "Small left effusion", "No effusion"
     spans = [(0, 0), (0, 5), (6, 10), (11, 13), (13, 17), (17, 19), (0, 0)], [(0, 0), (0, 2), (3, 7), (6, 11), (0, 0)]
     for part in (0, 1, 2):

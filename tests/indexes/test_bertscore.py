@@ -407,13 +407,13 @@ def test_idf(built, fake_encoder, idf):
     assert encoder.tokenize(["nowhere"]).ids[1] not in opened(built).ids
     encoded = opened(built).encode(queries(*asked), idf=idf)
     assert encoded.weights.tolist() == pytest.approx([expected[i] for i in encoded.tokens.ids.tolist()], rel=1e-15)
-    of_id = dict(enumerate(encoded.corpus.weight_of_id.tolist()))
+    of_id = dict(enumerate(encoded.weight_of_id.tolist()))
     assert of_id == pytest.approx({i: expected[i] for i in of_id}, rel=1e-15)
     rarest = math.log(len(asked if idf == "tests" else TEXTS) + 1)
     assert max(of_id.values()) == pytest.approx(rarest, rel=1e-15)  # a token of no text
     for unit in range(len(opened(built).ptr) - 1):
         ids = opened(built).ids[opened(built).ptr[unit] : opened(built).ptr[unit + 1]]
-        weights = opened(built).candidate(unit, encoded).weights.tolist()
+        weights = encoded.weight_of_id[opened(built).item(unit).ids].tolist()
         assert weights == pytest.approx([expected[i] for i in ids.tolist()], rel=1e-15)
     check_answers(built, asked, idf)
 
@@ -523,7 +523,7 @@ def test_rescaled(built, tmp_path):
                 values = plain.table[name].to_pylist()
                 assert got.table[name].to_pylist() == [(v - b) / (1 - b) if is_rescaled else v for v in values]
         encoded = opened(index).encode(queries(*QUERIES))
-        value, parts = score(opened(index).candidate(3, encoded), encoded.item(0), place)
+        value, parts = score(opened(index).item(3), encoded.item(0), place)
         assert value == list(parts.values())[place]
     check_answers(index, QUERIES, "corpus")
     check_answers(index, QUERIES, "off", rescale=False)

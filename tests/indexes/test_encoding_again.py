@@ -22,12 +22,13 @@ def random_texts(seed, n, words):
 
 def asked_of(encoded, n_families):
     """Return for each query its sizes and the sets of known features, family by family."""
-    queries = encoded.batch.queries
+    queries = encoded.queries
     features = [frozenset(queries.id[a:b].tolist()) for a, b in zip(queries.ptr[:-1], queries.ptr[1:], strict=True)]
     assert len(queries.id) == sum(map(len, features)), "unique within a query"
     assert queries.id.dtype == queries.sizes.dtype == np.int32
     return [
-        (queries.sizes[q].tolist(), features[q * n_families : (q + 1) * n_families]) for q in encoded.which.tolist()
+        (queries.sizes[q].tolist(), features[q * n_families : (q + 1) * n_families])
+        for q in encoded.document_of_row.tolist()
     ]
 
 
@@ -85,7 +86,9 @@ def test_graphs(tmp_path, metric):
             assert asked_of(again, len(FAMILIES)) == asked_of(expected, len(FAMILIES))
             for q in range(len(inputs.ids)):
                 # Graphs that differ only in what a shard lacks may stand for each other when they are encoded for it.
-                assert again.item(int(again.which[q])) == spell_graph(again.graphs, int(again.graph_of_query[q]))
+                assert again.item(int(again.document_of_row[q])) == spell_graph(
+                    again.graphs, int(again.graph_of_query[q])
+                )
 
 
 def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
@@ -101,7 +104,7 @@ def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
     )
     asked = mo.reports({"b": "report b", "a": "report a"}, radgraph=tmp_path / "test.json").load()
     record, options = get_metric("radgraph:rg_e"), mo.SearchOptions(backend="cpu")
-    assert many.shard(1).representation(record).encode(asked).which.tolist() == [0, 0]
+    assert many.shard(1).representation(record).encode(asked).document_of_row.tolist() == [0, 0]
     for queries in (asked, asked.take(np.array([1, 0]))):
         first = search(many, queries, record, options, shards=[0]).best
         assert dict(zip(queries.ids, first.scores[:, 0].tolist(), strict=True)) == {"a": 1.0, "b": 0.5}
@@ -132,4 +135,4 @@ def test_what_no_corpus_changes_is_kept(corpus, tmp_path):
         encoded = one.representation(metric).encode(inputs)
         assert other.representation(metric).encode_again(inputs, encoded) is encoded
         again = other.representation(metric).encode_again(inputs, None)
-        assert np.array_equal(again.which, encoded.which)
+        assert np.array_equal(again.document_of_row, encoded.document_of_row)

@@ -74,7 +74,8 @@ def test_blocks_of_queries_score_as_pairs():
     vectors = np.random.default_rng(4).integers(-1, 2, (90, 14)).astype(np.int8)
     vectors[::9] = 0
     vectors[1] = -vectors[2]
-    corpus, batch = cpu.LabelCorpus(vectors, np.arange(91), np.arange(90)), cpu.LabelBatch(vectors[:70])
+    corpus = cpu.LabelVectors(vectors, np.arange(91), np.arange(90))
+    batch = cpu.LabelVectors(vectors[:70], np.arange(71), np.arange(70))
     chosen = [*range(69, 0, -2), *range(0, 70, 2)]
     kernel = cpu.Backend()
     for q, scores in zip(chosen, kernel.score_all(corpus, batch, chosen), strict=True):

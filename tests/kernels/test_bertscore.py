@@ -6,9 +6,10 @@ components, near-ties below float32, stored in both formats, in many widths and 
 is held against the plain scorer, and the search against the plain scorer on every pair.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -19,15 +20,18 @@ from hypothesis import strategies as st
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.bertscore import TokenStateIndex
-from metric_oracle.indexes.token_queries import TokenQueries
+from metric_oracle.indexes.token_queries import TokenItem, TokenQueries
 from metric_oracle.kernels._errors import check_bounds, sample_size
 from metric_oracle.kernels.bertscore import all_pairs, bounds, cpu, pair
 from metric_oracle.kernels.bertscore import exact as products
 from metric_oracle.kernels.bertscore.bounds import UNIT
-from metric_oracle.kernels.bertscore.reference import precision_recall, score
+from metric_oracle.kernels.bertscore.query import TokenCorpus
+from metric_oracle.kernels.bertscore.reference import precision_recall, sides
+from metric_oracle.kernels.bertscore.reference import score as plain_score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
 from metric_oracle.kernels.contract import Answers, read_only
 from metric_oracle.kernels.topk.reference import select
+from metric_oracle.metrics import METRICS
 from support import as_opened, examples
 
 PARTS = (PRECISION, RECALL, F1)
@@ -61,6 +65,13 @@ class Side(NamedTuple):
     states: np.ndarray
     weights: np.ndarray
     baseline: tuple[float, float, float] | None = None
+
+
+def score(candidate: Side, reference: Side, part: int = F1, scorer: Callable = plain_score) -> Any:
+    """Score two sides whose tokens all have weights of their own."""
+    ids = np.arange(len(candidate.states))
+    item = TokenItem(reference.states, ids, reference.weights, candidate.weights, reference.baseline)
+    return scorer(TokenItem(candidate.states, ids), item, part)
 
 
 def test_reference_by_hand():
@@ -100,16 +111,25 @@ def test_compiled_scores_of_pairs_have_the_bits_of_the_plain_scorer(part, baseli
         states[1][1] = 0.0
         for weights in (np.ones, np.zeros, rng.random):
             candidate, reference = (Side(of_side, weights(len(of_side)), baseline) for of_side in states)
-            assert pair.score(candidate, reference, part) == score(candidate, reference, part)
+            assert score(candidate, reference, part, pair.score) == score(candidate, reference, part)
 
 
 # ---- drawn corpora ---------------------------------------------------------------------------------------------------
+
+
+ONE = np.arange(2), np.arange(1)  # the rows of a single query
 
 
 class World(NamedTuple):
     index: TokenStateIndex
     queries: TokenQueries
     weights: np.ndarray  # of each token id
+    wrong: TokenCorpus | None = None  # what stands for the arrays of the corpus
+
+    @property
+    def corpus(self) -> TokenCorpus:
+        """The arrays that the kernels read."""
+        return self.index.arrays(METRICS["bertscore"], self.queries) if self.wrong is None else self.wrong
 
 
 def drawn_states(rng: np.random.Generator, kind: str, sizes: list[int], width: int, is_query: bool) -> np.ndarray:
@@ -208,18 +228,17 @@ def draw(seed: int, kind: str, width: int, storage: str, weighing: str, n_units:
         first = asked.ptr[q]
         if not of_query[first : asked.ptr[q + 1]].any():
             of_query[first + 1] = 0.7
-    queries = TokenQueries(np.arange(n_queries), asked, of_queries, of_query, index.weighted(weights), None, {})
+    rows = np.arange(n_queries + 1), np.arange(n_queries)
+    queries = TokenQueries(*rows, asked, of_queries, of_query, weights, None, {})
     return World(index, queries, weights)
 
 
 def exact_of(world: World) -> list[np.ndarray]:
     """Return precision and recall of every unit for each query, by the plain scorer: float64[D, 2]."""
     index, queries = world.index, world.queries
-    units = [index.candidate(u, queries) for u in range(len(index.ptr) - 1)]
-    items = [queries.item(q) for q in range(len(queries.which))]
-    return [
-        np.array([precision_recall(c.states, c.weights, item.states, item.weights) for c in units]) for item in items
-    ]
+    units = [index.item(u) for u in range(len(index.ptr) - 1)]
+    items = [queries.item(q) for q in range(len(queries.document_of_row))]
+    return [np.array([precision_recall(*sides(c, item)) for c in units]) for item in items]
 
 
 # ---- what the stages claim, and what the search finds ----------------------------------------------------------------
@@ -228,7 +247,7 @@ def exact_of(world: World) -> list[np.ndarray]:
 def check_stages(world: World, q: int, exact: np.ndarray) -> None:
     """Hold what each stage claims of every unit against its precision and recall."""
     index, encoded = world.index, world.queries
-    corpus = encoded.corpus
+    corpus = world.corpus
     n_units = len(index.ptr) - 1
     sizes = np.diff(index.ptr)
     batch = read_only(encoded.batch)  # as in a search: other arrays would be compiled for once more
@@ -289,7 +308,7 @@ def _bound_means(u, corpus, coded, margin):
 
 def check_search(world: World, exact: list[np.ndarray], ks: tuple[int, ...]) -> None:
     """Compare rows, scores and ties of every part, with and without a baseline, with all pairs' own scores."""
-    index = world.index
+    index, corpus = world.index, world.corpus
     n_units, n = len(index.ptr) - 1, len(exact)
     for baseline in BASELINES:
         encoded = replace(world.queries, baseline=baseline)
@@ -299,14 +318,14 @@ def check_search(world: World, exact: list[np.ndarray], ks: tuple[int, ...]) -> 
                 scores = [((p, r, f1(p, r))[part]) for p, r in pairs.tolist()]
                 of_query.append(np.array([rescale(s, baseline[part]) if baseline else s for s in scores]))
             if part == F1:
-                assert score(index.candidate(0, encoded), encoded.item(0), part)[0] == of_query[0][0]
+                assert plain_score(index.item(0), encoded.item(0), part)[0] == of_query[0][0]
             whole = [select(np.arange(n_units), some, index.row_ptr, index.row_id, max(ks)) for some in of_query]
             for k in ks[1::2] if baseline else ks:
                 m = min(k, len(index.row_id))
                 found = Answers(np.full((n, m), -7), np.full((n, m), np.nan), np.full((n, m), -7), np.full(n, -np.inf))
                 kernel, work = cpu.Backend(part), {}
-                kernel.search(encoded.corpus, read_only(encoded.batch), 0, n - 1, m, found, work)
-                kernel.search(encoded.corpus, read_only(encoded.batch), n - 1, n, m, found, work)
+                kernel.search(corpus, read_only(encoded.batch), 0, n - 1, m, found, work)
+                kernel.search(corpus, read_only(encoded.batch), n - 1, n, m, found, work)
                 for q in range(n):
                     got = found.rows[q], found.scores[q], found.ties[q]
                     for one, two in zip(got, whole[q], strict=True):
@@ -317,11 +336,10 @@ def check_all_pairs(world: World, exact: list[np.ndarray]) -> None:
     """Compare what describes random retrieval with the plain scorer, within the error that is stated."""
     for part, baseline in ((PRECISION, None), (RECALL, BASELINES[1]), (F1, None), (F1, BASELINES[2])):
         encoded, kernel = replace(world.queries, baseline=baseline), cpu.Backend(part)
-        error = kernel.score_error(encoded.corpus, read_only(encoded.batch))
+        corpus, batch = world.corpus, read_only(encoded.batch)
+        error = kernel.score_error(corpus, batch)
         assert error < (2e-6 if baseline is None else 1e-5)
-        for scores, pairs in zip(
-            kernel.score_all(encoded.corpus, read_only(encoded.batch), range(len(exact))), exact, strict=True
-        ):
+        for scores, pairs in zip(kernel.score_all(corpus, batch, range(len(exact))), exact, strict=True):
             expected = [(p, r, f1(p, r))[part] for p, r in pairs.tolist()]
             expected = [rescale(x, baseline[part]) for x in expected] if baseline else expected
             assert np.abs(scores - expected).max() <= error
@@ -395,8 +413,7 @@ def test_lanes_without_a_token_claim_nothing():
     assert len(index.centers) == 2
     weights = np.ones(6)
     asked_tokens = Tokens(np.full(3, 5, np.int32), np.array([0, 3]), 0)
-    corpus = index.weighted(weights)
-    queries = TokenQueries(np.array([0]), asked_tokens, asked.astype(np.float32), np.ones(3), corpus, None, {})
+    queries = TokenQueries(*ONE, asked_tokens, asked.astype(np.float32), np.ones(3), weights, None, {})
     world = World(index, queries, weights)
     exact = exact_of(world)
     assert np.argmax([f1(*pair) for pair in exact[0].tolist()]) == 10
@@ -414,10 +431,11 @@ def test_the_stages_drop_what_they_can():
     states = (states / np.linalg.norm(states, axis=1, keepdims=True)).astype(np.float32)
     index = index_of(states, drawn_tokens(rng, sizes), np.arange(600))
     asked = drawn_tokens(rng, [6])
-    queries = TokenQueries(np.array([0]), asked, states[:6], (asked.ids > 1) * 1.0, index._corpus_off, None, {})
+    weight_of_id = index.weights_off(len(index.frequency))
+    queries = TokenQueries(*ONE, asked, states[:6], (asked.ids > 1) * 1.0, weight_of_id, None, {})
     work: dict = {}
     found = Answers(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64), np.full(1, -np.inf))
-    cpu.Backend().search(queries.corpus, read_only(queries.batch), 0, 1, 1, found, work)
+    cpu.Backend().search(index.arrays(METRICS["bertscore"], queries), read_only(queries.batch), 0, 1, 1, found, work)
     shares = cpu.stages([work, {}])
     closest = shares.pop("closest_call")
     assert list(shares) == [*cpu.STAGES, "scored"]
@@ -447,21 +465,22 @@ def leaning_world(n_units: int) -> World:
     asked[0] = states[0]
     asked_tokens = drawn_tokens(rng, [7])
     weights = (asked_tokens.ids > 1) * 1.0
-    queries = TokenQueries(np.array([0]), asked_tokens, asked.astype(np.float32), weights, index._corpus_off, None, {})
-    return World(index, queries, index._weights_off)
+    weight_of_id = index.weights_off(len(index.frequency))
+    queries = TokenQueries(*ONE, asked_tokens, asked.astype(np.float32), weights, weight_of_id, None, {})
+    return World(index, queries, weight_of_id)
 
 
 def searched(world: World, k: int) -> tuple[Answers, dict]:
-    n = len(world.queries.which)
+    n = len(world.queries.document_of_row)
     found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
     work: dict = {}
-    cpu.Backend().search(world.queries.corpus, read_only(world.queries.batch), 0, n, k, found, work)
+    cpu.Backend().search(world.corpus, read_only(world.queries.batch), 0, n, k, found, work)
     return found, work
 
 
 def planted(world: World, stage: str, tokens: np.ndarray) -> World:
     """Return the world with bounds of a stage that lie below the scores of the reports of some tokens."""
-    corpus = world.queries.corpus
+    corpus = world.corpus
     index = world.index
     if stage == "cells":  # in a cell on the other side, as if they were its centre
         cell, radius = corpus.cell.copy(), corpus.radius.copy()
@@ -476,7 +495,7 @@ def planted(world: World, stage: str, tokens: np.ndarray) -> World:
         wrong = corpus._replace(norm_error=-0.2)
     for name in ("cell", "radius", "centers", "terms"):
         getattr(wrong, name).flags.writeable = False
-    return world._replace(queries=replace(world.queries, corpus=wrong))
+    return world._replace(wrong=wrong)
 
 
 @pytest.mark.parametrize("stage", cpu.STAGES)
@@ -496,7 +515,7 @@ def test_codes_that_stand_for_other_states_are_an_error(share, monkeypatch):
     """Of all pairs: where codes are wrong, best matches are dropped, and the cosines that are computed tell."""
     world = leaning_world(40)
     kernel, queries, pack = cpu.Backend(), world.queries, all_pairs.pack
-    assert len(list(kernel.score_all(queries.corpus, read_only(queries.batch), [0]))) == 1
+    assert len(list(kernel.score_all(world.corpus, read_only(queries.batch), [0]))) == 1
 
     def wrong(batch, places):
         packed = pack(batch, places)
@@ -505,7 +524,7 @@ def test_codes_that_stand_for_other_states_are_an_error(share, monkeypatch):
     monkeypatch.setattr(all_pairs, "pack", wrong)
     rule = r"^the bound of stage 'codes' must not lie below a score; got one [\d.e-]+ below\. This is"
     with pytest.raises(ExactnessError, match=rule):
-        next(kernel.score_all(queries.corpus, read_only(queries.batch), [0]))
+        next(kernel.score_all(world.corpus, read_only(queries.batch), [0]))
 
 
 @pytest.mark.parametrize("stage", cpu.STAGES)
@@ -543,7 +562,7 @@ def test_one_query_in_eight_is_checked_and_every_one_of_a_composite(alone, check
 def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     """With the threshold of a search put down below everything, whatever of the sample was dropped should not be."""
     world = leaning_world(300)
-    index, corpus = world.index, world.queries.corpus
+    index, corpus = world.index, world.corpus
     _, work = searched(world, 1)
     answers, scratch = work["answers"], work["scratch"]
     assert work["counts"][4] == 0
@@ -575,8 +594,8 @@ def test_scores_that_round_above_one_keep_their_ties():
     ids[::3] = np.arange(n) + 5  # other tokens, the same states
     index = index_of(np.repeat(state, 3 * n, 0), Tokens(ids, np.arange(0, 3 * n + 1, 3), 0), np.arange(n))
     queries = TokenQueries(
-        np.array([0]), Tokens(ids[:3], np.array([0, 3]), 0), np.repeat(asked, 3, 0), np.ones(3),
-        index.weighted(np.ones(60)), None, {},
+        np.arange(2), np.arange(1), Tokens(ids[:3], np.array([0, 3]), 0), np.repeat(asked, 3, 0), np.ones(3),
+        np.ones(60), None, {},
     )  # fmt: skip
     found, _ = searched(World(index, queries, np.ones(60)), 1)
     assert found.rows.tolist() == [[0]]
@@ -596,7 +615,7 @@ def test_entries_of_the_table_lie_above_their_cosines(width):
     off = (margins.error - 2.0**-8) / UNIT
     for sign in (-1, 1):
         near = (cosines + sign * off).astype(np.float32)[:, None]
-        work = cpu.new_scratch({}, leaning_world(30).queries.corpus, 1, len(near), 1, 1)[0]
+        work = cpu.new_scratch({}, leaning_world(30).corpus, 1, len(near), 1, 1)[0]
         bounds.fill_tables(near, margins.rise, work, tables)
         entry = work.table[0, : 32 * len(near) : 32] / UNIT
         assert (entry >= cosines).all()

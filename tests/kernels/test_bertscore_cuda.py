@@ -29,10 +29,12 @@ from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bertscore import cpu, cuda
 from metric_oracle.kernels.bertscore.projections import EXACT
+from metric_oracle.kernels.bertscore.query import TokenCorpus
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
+from metric_oracle.metrics import METRICS
 from support import as_opened, examples
 from support.interpreted import run_once
 
@@ -66,8 +68,13 @@ class World(NamedTuple):
     queries: TokenQueries
 
     @property
+    def corpus(self) -> TokenCorpus:
+        """The arrays that the kernels read."""
+        return self.index.arrays(METRICS["bertscore"], self.queries)
+
+    @property
     def n(self) -> int:
-        return len(self.queries.which)
+        return len(self.queries.document_of_row)
 
 
 def make_states(rng: np.random.Generator, kind: str, sizes: list[int], width: int, is_query: bool) -> np.ndarray:
@@ -129,16 +136,15 @@ def make_world(
     of_query = weights[queries.ids]
     of_query[queries.ptr[:-1] + 1] += 0.5  # a query without any weight is refused
     n = len(asked) + 1
-    return World(
-        index, TokenQueries(np.arange(n), queries, of_queries, of_query, index.weighted(weights), baseline, {})
-    )
+    rows = np.arange(n + 1), np.arange(n)
+    return World(index, TokenQueries(*rows, queries, of_queries, of_query, weights, baseline, {}))
 
 
 def found_by(kernel, world: World, k: int, part: int, work=None) -> Answers:
     n = world.n
     found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     queries = world.queries
-    kernel.Backend(part).search(queries.corpus, queries.batch, 0, n, k, found, {} if work is None else work)
+    kernel.Backend(part).search(world.corpus, queries.batch, 0, n, k, found, {} if work is None else work)
     return found
 
 
@@ -149,7 +155,7 @@ def found_by_threads(world: World, k: int, backend=None) -> Answers:
     threads = [
         threading.Thread(
             target=(backend or cuda.Backend()).search,
-            args=(world.queries.corpus, world.queries.batch, q, q + 1, k, found, {}),
+            args=(world.corpus, world.queries.batch, q, q + 1, k, found, {}),
         )
         for q in range(n)
     ]
@@ -163,7 +169,7 @@ def found_by_threads(world: World, k: int, backend=None) -> Answers:
 def plain_scores(world: World, part: int) -> np.ndarray:
     """Return the score of every query and unit by the plain scorer."""
     index, queries = world
-    units = [index.candidate(u, queries) for u in range(len(index.ptr) - 1)]
+    units = [index.item(u) for u in range(len(index.ptr) - 1)]
     return np.array([[score(c, queries.item(q), part)[0] for c in units] for q in range(world.n)])
 
 
@@ -297,7 +303,7 @@ def test_several_devices_share_the_queries(monkeypatch):
     monkeypatch.setattr(cuda, "LISTED", 10**6)
     assert_same(found_by_threads(world, 2), found_by(cpu, world, 2, F1))
     assert len(used) == world.n
-    kept = [key for key in _device._RESIDENT if key[0] == id(world.queries.corpus.row_ptr)]
+    kept = [key for key in _device._RESIDENT if key[0] == id(world.corpus.row_ptr)]
     assert len(kept) == 2
 
 
@@ -410,12 +416,12 @@ def test_the_bound_is_no_wider_than_it_must_be():
 def test_scores_are_below_their_bounds(kind, storage):
     world = make_world(22, kind, storage, "zeros", width=24, asked=(5, 5, 4))  # some units have no weight at all
     index, queries = world
-    assert (np.add.reduceat(queries.corpus.weight_of_id[index.ids], index.ptr[:-1]) == 0).any()
+    assert (np.add.reduceat(queries.weight_of_id[index.ids], index.ptr[:-1]) == 0).any()
     n = len(index.row_ptr) - 1
     items = cpu.every_document(index.row_ptr)
     for part in PARTS:
         scores = plain_scores(world, part)
-        lists = cuda._listed(queries.corpus, queries.batch, [(q, items) for q in range(world.n)], n, part)
+        lists = cuda._listed(world.corpus, queries.batch, [(q, items) for q in range(world.n)], n, part)
         for (item, bound), score_of in zip(lists, scores, strict=True):
             assert sorted(item) == list(range(n))
             assert (np.diff(bound) <= 0).all()
@@ -551,7 +557,7 @@ def test_an_error_of_a_block_reaches_all_threads(monkeypatch):
 
     def search(q):
         try:
-            backend.search(world.queries.corpus, world.queries.batch, q, q + 1, 1, found, {})
+            backend.search(world.corpus, world.queries.batch, q, q + 1, 1, found, {})
         except _device.DeviceError as error:
             raised.append(error)
 
@@ -572,8 +578,8 @@ def test_weights_are_laid_out_once(monkeypatch):
     for _ in range(2):
         assert_same(found_by(cuda, world, 3, F1), found_by(cpu, world, 3, F1))
     assert made == [1]
-    others = world.queries.corpus.weight_of_id[::-1].copy()
-    world = World(world.index, replace(world.queries, corpus=world.index.weighted(others)))
+    others = world.queries.weight_of_id[::-1].copy()
+    world = World(world.index, replace(world.queries, weight_of_id=others))
     assert_same(found_by(cuda, world, 3, F1), found_by(cpu, world, 3, F1))
     assert made == [1, 1]
 
@@ -637,8 +643,7 @@ def test_an_open_file_serves(tmp_path):
     world = make_world(27, "common", "float32")
     world.index.save(tmp_path)
     opened = TokenStateIndex.load("bertscore", {path.name: map_file(path) for path in tmp_path.iterdir()})
-    queries = replace(world.queries, corpus=opened.weighted(world.queries.corpus.weight_of_id))
-    assert_same(found_by(cuda, World(opened, queries), 3, F1), found_by(cpu, world, 3, F1))
+    assert_same(found_by(cuda, World(opened, world.queries), 3, F1), found_by(cpu, world, 3, F1))
 
 
 def test_torch_is_imported_when_used(monkeypatch):

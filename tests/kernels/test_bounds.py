@@ -63,10 +63,10 @@ def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, metric: str)
     """Return (row, score, ties) of each distinct query with a positive score, in two blocks with one work space."""
     found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
     record = METRICS[metric]
-    corpus, backend = index.corpus(record, encoded), kernel.Backend(**record.options)
+    corpus, backend = index.arrays(record, encoded), kernel.Backend(**record.options)
     work = backend.new_workspace(corpus)
     for first, last in ((0, n // 2), (n // 2, n)):
-        backend.search(corpus, read_only(encoded.batch), first, last, k, found, work)
+        backend.search(corpus, read_only(encoded.arrays(record, encoded)), first, last, k, found, work)
     answers = []
     for q in range(n):
         m = int(np.count_nonzero(found.rows[q] >= 0))
@@ -285,8 +285,8 @@ def check_graphs(corpus: list[DrawnGraph], queries: list[DrawnGraph], ks: tuple[
             )
         for k in ks:
             k = min(k, len(corpus))
-            got = searched(radgraph_cpu, index, encoded, int(encoded.which.max()) + 1, k, RADGRAPH[a, b])
-            assert [got[q] for q in encoded.which] == [listed(scores, k) for scores in expected], (a, b, k)
+            got = searched(radgraph_cpu, index, encoded, int(encoded.document_of_row.max()) + 1, k, RADGRAPH[a, b])
+            assert [got[q] for q in encoded.document_of_row] == [listed(scores, k) for scores in expected], (a, b, k)
 
 
 @st.composite
@@ -434,12 +434,13 @@ def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable
     """Do what `search_with` does in an index, for the first query, and check the sample of a search of one query."""
     record = METRICS["bleu-2" if metric == WITHOUT_BIGRAM else metric]
     encoded = index.encode(inputs)
-    corpus, queries = index.corpus(record, encoded), getattr(read_only(encoded.batch), "queries", None)
+    corpus, batch = index.arrays(record, encoded), read_only(encoded.arrays(record, encoded))
+    queries = getattr(batch, "queries", None)
     features, buckets = corpus.features, corpus.buckets
     factors = factor(buckets).astype(np.float64)
     work: Any = driver.new_workspace(features)
     if record.kernel == "cider_d":
-        return search_weighted(corpus, read_only(encoded.batch), k, factors, work)
+        return search_weighted(corpus, batch, k, factors, work)
 
     def of_family(f: int) -> np.ndarray:
         return queries.id[queries.ptr[f] : queries.ptr[f + 1]]
@@ -456,14 +457,14 @@ def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable
         ids, every = of_family(family - 1), queries.id[queries.ptr[0] : queries.ptr[order]]
     elif record.kernel == "rouge_l":
         slot = np.zeros(corpus.n_words, np.int32)
-        positions = rouge_cpu.find_positions(encoded.batch.words, slot)
+        positions = rouge_cpu.find_positions(encoded.words, slot)
         sequences = rouge_cpu.Sequences(corpus.sequence, corpus.sequence_ptr)
         policy = rouge_cpu.RougeL(
             metric == "rouge-l:coco", size, sequences, buckets, slot, positions, np.empty(1, np.uint64)
         )
         ids = every = of_family(0)
     elif record.kernel == "meteor":
-        places = meteor_cpu.find_places(read_only(encoded.batch), 0, meteor_cpu.Backend().new_workspace(corpus).extra)
+        places = meteor_cpu.find_places(batch, 0, meteor_cpu.Backend().new_workspace(corpus).extra)
         policy = meteor_cpu.Meteor(size, corpus.texts, buckets, places)
         ids = every = of_family(0)
     elif metric == "radgraph":
@@ -594,9 +595,8 @@ def test_a_search_of_one_query_notices_bounds_that_are_a_tenth_too_low(metric, n
             stopped += 1
             continue
         encoded = index.encode(inputs)
-        scores = next(
-            load_kernel(record, "cpu").score_all(index.corpus(record, encoded), read_only(encoded.batch), [0])
-        )
+        corpus, batch = index.arrays(record, encoded), read_only(encoded.arrays(record, encoded))
+        scores = next(load_kernel(record, "cpu").score_all(corpus, batch, [0]))
         kept = sorted(work.best.document[: work.best.state[0]].tolist())
         if max(scores) > 0 and kept != np.flatnonzero(scores == max(scores)).tolist():
             silent.append(query)
@@ -668,13 +668,13 @@ def test_buckets_of_several_groups_hold_the_best_documents(metric):
     for document in documents[:: len(documents) // 12]:
         query = [*document[:-1], "w7", "unknown"][: 2 + len(document) // 2 * 2]
         encoded = index.encode(inputs_of(metric, query))
-        corpus = index.corpus(record, encoded)
-        scores = next(backend.score_all(corpus, read_only(encoded.batch), [0])).copy()
+        corpus, batch = index.arrays(record, encoded), read_only(encoded.arrays(record, encoded))
+        scores = next(backend.score_all(corpus, batch, [0])).copy()
         for k, limit in ((1, -np.inf), (7, -np.inf), (3, float(np.sort(scores)[-5]))):
             found = Answers(
                 np.full((1, k), -1, np.int64), np.zeros((1, k)), np.zeros((1, k), np.int64), np.full(1, limit)
             )
-            backend.search(corpus, read_only(encoded.batch), 0, 1, k, found, backend.new_workspace(corpus))
+            backend.search(corpus, batch, 0, 1, k, found, backend.new_workspace(corpus))
             rows = np.argsort(-scores[index.document_of_row], kind="stable")[:k]
             expected = scores[index.document_of_row[rows]]
             assert (found.rows[0] == np.where(expected > 0, rows, -1)).all()
@@ -695,13 +695,13 @@ def test_a_search_with_a_broken_bound_raises(metric):
     documents, query = competitors()
     index, inputs = planted_index(metric, documents, query)
     encoded, record = index.encode(inputs), METRICS[metric]
-    corpus, backend = index.corpus(record, encoded), load_kernel(record, "cpu")
+    corpus, backend = index.arrays(record, encoded), load_kernel(record, "cpu")
     work = backend.new_workspace(corpus)
     found = Answers(np.empty((1, 1), np.int64), np.empty((1, 1)), np.empty((1, 1), np.int64), np.full(1, -np.inf))
-    backend.search(corpus, read_only(encoded.batch), 0, 1, 1, found, work)
+    backend.search(corpus, read_only(encoded.arrays(record, encoded)), 0, 1, 1, found, work)
     work.closest[driver.FILTER] = 0.875
     with pytest.raises(ExactnessError, match=r"got 0\.875 times its score \(filter\)"):
-        backend.search(corpus, read_only(encoded.batch), 0, 1, 1, found, work)
+        backend.search(corpus, read_only(encoded.arrays(record, encoded)), 0, 1, 1, found, work)
 
 
 @examples(200)

@@ -7,15 +7,15 @@ import pytest
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import ExactnessError, InputError
-from metric_oracle.indexes.embeddings import EmbeddingIndex
-from metric_oracle.indexes.labels import LabelIndex
+from metric_oracle.indexes.embeddings import EmbeddingDocuments
+from metric_oracle.indexes.labels import LabelDocuments
 from metric_oracle.indexes.store import map_file
 from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import dot
 from metric_oracle.kernels.chexbert_labels import cpu as labels_cpu
 from metric_oracle.kernels.chexbert_labels.reference import score as label_score
-from metric_oracle.kernels.contract import Answers, read_only
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.cosine import cpu, cuda
 from metric_oracle.kernels.cosine.codes import (
     BLOCK,
@@ -30,6 +30,7 @@ from metric_oracle.kernels.cosine.codes import (
 )
 from metric_oracle.kernels.cosine.reference import score
 from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval.kernels import arrays_of
 from metric_oracle.sources.contract import Attachment
 
 CHEXBERT = METRICS["chexbert"]
@@ -49,11 +50,11 @@ def inputs(vectors: np.ndarray, of_row: np.ndarray | None = None, kind: str = "c
     return Reports([], [], attached={kind: Attachment(vectors, np.arange(len(vectors)) if of_row is None else of_row)})
 
 
-def stored(given: Reports, folder, kind: str = "chexbert") -> EmbeddingIndex:
+def stored(given: Reports, folder, kind: str = "chexbert") -> EmbeddingDocuments:
     """Return the index of vectors, saved and opened."""
     (folder / kind).mkdir()
-    EmbeddingIndex.build(kind, given, [], np.empty(0)).save(folder / kind)
-    return EmbeddingIndex.load(kind, {path.name: map_file(path) for path in (folder / kind).iterdir()})
+    EmbeddingDocuments.build(kind, given, [], np.empty(0)).save(folder / kind)
+    return EmbeddingDocuments.load(kind, {path.name: map_file(path) for path in (folder / kind).iterdir()})
 
 
 def searched(corpus, batch, k, blocks=4):
@@ -121,8 +122,9 @@ def test_products_of_codes_bound_cosines(width, turned):
     assert (np.sqrt((residual * residual).sum(axis=1)) <= codes[:, -1]).all()
     assert np.sqrt(((residual @ wide_basis) ** 2).sum(axis=1)).max() <= measured.leak
     assert np.linalg.norm((wide_basis.T @ wide_basis - np.eye(basis.shape[1])).astype(float), 2) <= skew_of(basis)
-    batch = cpu.VectorBatch(units, codes, np.array(measured))
-    error = cpu.screen_errors(cpu.VectorCorpus(units, packed, np.array([skew_of(basis), *measured]), None, None), batch)
+    both = np.array([skew_of(basis), *measured])
+    sides = (cpu.UnitVectors(units, some, both, None, None) for some in (packed, codes))
+    error = cpu.screen_errors(*sides)
     assert code_error(skew_of(basis), measured, measured) < error[0] < 1e-5
     wide = units.astype(np.longdouble)
     norms = np.sqrt((wide * wide).sum(axis=1))
@@ -162,7 +164,7 @@ def test_screened_search_among_vectors_too_close_for_float32(width, spread, tmp_
     index = stored(inputs(vectors), tmp_path)
     encoded = index.encode(inputs(asked))
     for k in (1, 3, 40):
-        answers, stages = searched(read_only(index.corpus(CHEXBERT, encoded)), read_only(encoded.batch), k)
+        answers, stages = searched(*arrays_of(CHEXBERT, index, encoded), k)
         closest = stages.pop("closest_call")
         assert sum(stages.values()) == pytest.approx(1)
         assert closest.keys() == {"codes", "float32"}
@@ -182,14 +184,14 @@ def test_tiles_and_queues_of_any_size_give_the_same_answers(tile, waiting, tmp_p
     of_row = rng.integers(-1, 700, 900)
     index = stored(inputs(vectors, of_row), tmp_path)
     encoded = index.encode(inputs(rng.standard_normal((70, 5)).astype(np.float32)))
-    corpus = read_only(index.corpus(CHEXBERT, encoded))
+    corpus, batch = arrays_of(CHEXBERT, index, encoded)
     assert 64 < len(corpus.vectors) < 700
     for k in (1, 4, len(corpus.row_id)):
-        whole, _ = searched(corpus, read_only(encoded.batch), k, 70)  # more queries than share a pass
+        whole, _ = searched(corpus, batch, k, 70)  # more queries than share a pass
         with monkeypatch.context() as patch:
             small = partial(new_workspace, tile=tile, waiting=waiting)
             patch.setattr(cpu, "new_workspace", small)
-            tiled, _ = searched(corpus, read_only(encoded.batch), k, 7)
+            tiled, _ = searched(corpus, batch, k, 7)
         for one, two in zip(whole[:3], tiled[:3], strict=True):
             np.testing.assert_array_equal(one, two)
 
@@ -205,7 +207,7 @@ def test_embeddings_of_any_width(width, tmp_path):
     encoded = index.encode(inputs(np.vstack([vectors[:3], -vectors[:1]]), kind="embedding"))
     rows = np.flatnonzero(of_row >= 0)
     for k in (1, 9):
-        answers, _ = searched(read_only(index.corpus(CHEXBERT, encoded)), read_only(encoded.batch), k)
+        answers, _ = searched(*arrays_of(CHEXBERT, index, encoded), k)
         for q, query in enumerate(encoded.vectors):
             exact = np.empty(len(index.vectors))
             cpu.score_documents(np.arange(len(exact)), query, index.vectors, exact)
@@ -221,15 +223,15 @@ def test_score_all_is_within_its_error(tmp_path, monkeypatch):
     vectors = adversarial_vectors(rng, 300)
     index = stored(inputs(vectors), tmp_path)
     encoded = index.encode(inputs(vectors[::-1]))
-    corpus, backend = read_only(index.corpus(CHEXBERT, encoded)), cpu.Backend()
+    (corpus, batch), backend = arrays_of(CHEXBERT, index, encoded), cpu.Backend()
     chosen = np.r_[3, np.arange(len(encoded.vectors))]
     monkeypatch.setattr(cpu, "CELLS", 0)
     monkeypatch.setattr(cpu, "CHUNK", 7)
-    for q, scores in zip(chosen, backend.score_all(corpus, read_only(encoded.batch), chosen), strict=True):
+    for q, scores in zip(chosen, backend.score_all(corpus, batch, chosen), strict=True):
         pairs = np.full(len(vectors := index.vectors), q), np.arange(len(vectors))
-        exact = backend.score_pairs(corpus, read_only(encoded.batch), *pairs)[0]
+        exact = backend.score_pairs(corpus, batch, *pairs)[0]
         assert exact.tolist() == [score(v, encoded.item(q))[0] for v in index.vectors]
-        assert np.abs(scores - exact).max() <= backend.score_error(corpus, read_only(encoded.batch)) < 1e-12
+        assert np.abs(scores - exact).max() <= backend.score_error(corpus, batch) < 1e-12
 
 
 def test_the_workspace_does_not_grow_with_the_corpus():
@@ -244,7 +246,7 @@ def test_vectors_too_wide_for_the_bounds():
         r"got 65537\. Reduce their width"
     )
     with pytest.raises(InputError, match=rule):
-        EmbeddingIndex.build("chexbert", inputs(wide), [], np.empty(0))
+        EmbeddingDocuments.build("chexbert", inputs(wide), [], np.empty(0))
 
 
 # ---- broken bounds ---------------------------------------------------------------------------------------------------
@@ -257,8 +259,8 @@ def planted(tmp_path):
     vectors = rng.standard_normal((600, 40)).astype(np.float32)
     index = stored(inputs(vectors), tmp_path)
     encoded = index.encode(inputs(vectors[:20]))
-    corpus = read_only(index.corpus(CHEXBERT, encoded))
-    return corpus._replace(codes=corpus.codes.copy()), read_only(encoded.batch)
+    corpus, batch = arrays_of(CHEXBERT, index, encoded)
+    return corpus._replace(codes=corpus.codes.copy()), batch
 
 
 def broken(stage):
@@ -369,12 +371,12 @@ def labels(classes, uncertain: str) -> Reports:
 def test_what_the_four_classes_count_as(uncertain, values):
     classes = np.zeros((4, 14), np.uint8)
     classes[:, 0], classes[:, 13] = (0, 1, 2, 3), 1  # blank, positive, negative, uncertain; one that differs from all
-    index = LabelIndex.build("labels", labels(classes, uncertain), [], np.empty(0))
+    index = LabelDocuments.build("labels", labels(classes, uncertain), [], np.empty(0))
     assert index.vectors[index.document_of_row][:, 0].tolist() == values
     assert index.vectors[index.document_of_row][:, 13].tolist() == [1, 1, 1, 1]
     assert len(index.vectors) == 3
     encoded = index.encode(labels(classes[::-1], uncertain))
-    assert encoded.vectors[encoded.which][:, 0].tolist() == values[::-1]
+    assert encoded.vectors[encoded.document_of_row][:, 0].tolist() == values[::-1]
 
 
 def test_equal_cosines_of_labels_are_equal_numbers():
@@ -382,11 +384,12 @@ def test_equal_cosines_of_labels_are_equal_numbers():
     corpus[0, :9], corpus[1, 0], corpus[2, :9], corpus[3, 0] = 1, 1, 2, 2  # 3 / sqrt(27) = 1 / sqrt(3), and negative
     query = np.zeros((2, 14), np.uint8)
     query[0, :3] = 1
-    index = LabelIndex.build("labels", labels(corpus, "blank"), [], np.empty(0))
+    index = LabelDocuments.build("labels", labels(corpus, "blank"), [], np.empty(0))
     encoded = index.encode(labels(query, "blank"))
-    backend, given = labels_cpu.Backend(), index.corpus(METRICS["chexbert:labels"], encoded)
+    backend = labels_cpu.Backend()
+    given, batch = arrays_of(METRICS["chexbert:labels"], index, encoded)
     answers = Answers(np.full((2, 4), -7), np.full((2, 4), np.nan), np.full((2, 4), -7), np.full(2, -np.inf))
-    backend.search(given, read_only(encoded.batch), 0, 2, 4, answers, backend.new_workspace(given))
+    backend.search(given, batch, 0, 2, 4, answers, backend.new_workspace(given))
     root = np.sqrt(1 / 3)
     assert answers.rows[0].tolist() == [0, 1, 2, 3]
     assert answers.scores[0].tolist() == [root, root, -root, -root]
@@ -396,5 +399,5 @@ def test_equal_cosines_of_labels_are_equal_numbers():
     for q in range(2):
         documents = np.arange(4)
         expected = [label_score(index.item(d), encoded.item(q))[0] for d in documents]
-        assert backend.score_pairs(given, read_only(encoded.batch), np.full(4, q), documents)[0].tolist() == expected
-        assert next(backend.score_all(given, read_only(encoded.batch), [q])).tolist() == expected
+        assert backend.score_pairs(given, batch, np.full(4, q), documents)[0].tolist() == expected
+        assert next(backend.score_all(given, batch, [q])).tolist() == expected

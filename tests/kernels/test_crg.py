@@ -76,7 +76,7 @@ def test_an_empty_class_has_no_errors():
 
 
 def test_the_reference_scorer():
-    value, counts = score({1, 2, 5}, ({2, 3, 4}, {"positives": 4, "labels": 10, "reports": 2}))
+    value, counts = score(({1, 2, 5}, None), ({2, 3, 4}, {"positives": 4, "labels": 10, "reports": 2}))
     assert counts == {"tp": 1, "fn": 2, "fp": 2}
     assert value == pytest.approx(1 - 2 * 2 * (2 / 4 + 2 / 6), rel=1e-15)
 

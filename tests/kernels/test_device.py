@@ -311,7 +311,7 @@ def labels():
 def test_labels(labels, cuda_lane, monkeypatch):
     cuda_lane(labels_cuda)
     index, queries = labels
-    corpus, backend = labels_cpu.LabelCorpus(index.vectors, index.row_ptr, index.row_id), labels_cpu.Backend()
+    corpus, backend = labels_cpu.LabelVectors(index.vectors, index.row_ptr, index.row_id), labels_cpu.Backend()
 
     def on_cpu(_, *asked):
         backend.search(corpus, *asked[:-1], backend.new_workspace(corpus))

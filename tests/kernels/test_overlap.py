@@ -10,10 +10,10 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.kernels._build import distinct_lists, invert_lists, note_buckets, posting_offsets
 from metric_oracle.kernels._overlap import by_rarity, lower_bound, matches
-from metric_oracle.kernels.contract import read_only
 from metric_oracle.kernels.rouge_l.cpu import Backend as RougeL
 from metric_oracle.kernels.rouge_l.reference import score as rouge_l_reference
 from metric_oracle.metrics import get_metric
+from metric_oracle.retrieval.kernels import arrays_of
 
 
 def lists_of(sequences):
@@ -83,14 +83,14 @@ def test_a_report_as_a_query_has_its_own_features(kind):
     units = index.document_of_row
     n_families = queries.sizes.shape[1]
     own = []
-    for q, unit in zip(encoded.which.tolist(), units.tolist(), strict=True):
+    for q, unit in zip(encoded.document_of_row.tolist(), units.tolist(), strict=True):
         own.append(set(features.fwd_id[features.fwd_ptr[unit] : features.fwd_ptr[unit + 1]].tolist()))
         assert set(queries.id[queries.ptr[q * n_families] : queries.ptr[(q + 1) * n_families]].tolist()) == own[-1]
         assert queries.sizes[q].tolist() == features.sizes[:, unit].tolist()
     pairs = [(i, j) for i in range(0, len(texts), 3) for j in range(len(texts))]
-    query, unit = encoded.which[[i for i, _ in pairs]], units[[j for _, j in pairs]]
+    query, unit = encoded.document_of_row[[i for i, _ in pairs]], units[[j for _, j in pairs]]
     metric = get_metric("bleu" if kind == "ngrams" else "rouge-l")
-    found = matches(index.corpus(metric, encoded), read_only(encoded.batch), query, unit)
+    found = matches(*arrays_of(metric, index, encoded), query, unit)
     assert found.sum(axis=0).tolist() == [len(own[i] & own[j]) for i, j in pairs]
 
 
@@ -98,10 +98,9 @@ def check_subsequences(texts, asked):
     """Compare ROUGE-L of all pairs with the plain scorer's."""
     index = build_ngrams("words", texts, np.arange(len(texts)))
     encoded = index.encode(Reports(asked, asked))
-    corpus = index.corpus(get_metric("rouge-l"), encoded)
     pairs = [(i, j) for i in range(len(asked)) for j in range(len(texts))]
-    query, unit = encoded.which[[i for i, _ in pairs]], index.document_of_row[[j for _, j in pairs]]
-    found, _ = RougeL().score_pairs(corpus, read_only(encoded.batch), query, unit)
+    query, unit = encoded.document_of_row[[i for i, _ in pairs]], index.document_of_row[[j for _, j in pairs]]
+    found, _ = RougeL().score_pairs(*arrays_of(get_metric("rouge-l"), index, encoded), query, unit)
     assert found.tolist() == [rouge_l_reference(texts[j].split(), asked[i].split())[0] for i, j in pairs]
 
 

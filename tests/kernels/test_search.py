@@ -273,7 +273,7 @@ def test_the_corpus_is_as_awkward_as_promised(world):
         encoded = representation.encode(asked(world.queries, metric.name))
         few = {"labels", "label_table", "srr", "entities", "sentences", "temporal"} & set(metric.representations)
         # Most of the short reports have the same set of n-grams, or none.
-        assert few or metric.representation in SETS or encoded.which.max() >= 64
+        assert few or metric.representation in SETS or encoded.document_of_row.max() >= 64
         assert (
             metric.representation in ("temporal", "agreement_5", "word_sets", "fourgram_sets")
             or len(getattr(representation, "features", representation).row_ptr) > 40
@@ -314,7 +314,7 @@ def test_components_are_those_of_the_plain_scorer(world, metric):
     score = load_reference(record)
     for i, answer in enumerate(results.table.to_pylist()):
         candidate = representation.item(int(document_of_row[answer["row"]]))
-        expected = score(candidate, encoded.item(int(encoded.which[i // 6])))
+        expected = score(candidate, encoded.item(int(encoded.document_of_row[i // 6])))
         assert (answer["score"], {name: answer[name] for name in results.components}) == expected
 
 

@@ -440,14 +440,16 @@ for array in vars(index).values():  # as those of an opened index: this processo
         array.flags.writeable = False
 asked = Tokens(tokens.ids[: ptr[3]], ptr[:4], 0)
 queries = TokenQueries(
-    np.arange(3), asked, states[: ptr[3]], np.ones(ptr[3]), index._corpus_off, None, {}
+    np.arange(4), np.arange(3), asked, states[: ptr[3]], np.ones(ptr[3]), index.weights_off(len(index.frequency)), None,
+    {},
 )
 found = Found(np.zeros((3, 4), np.int64), np.zeros((3, 4)), np.zeros((3, 4), np.int64), np.full(3, -np.inf))
 work = {}
-cpu.Backend().search(queries.corpus, queries.batch, 0, 3, 4, found, work)
+corpus = index.arrays(None, queries)
+cpu.Backend().search(corpus, queries.batch, 0, 3, 4, found, work)
 print(_target.path().name, cpu.stages([work])["scored"] < 0.5, end=" ")
 print(b"".join(x.tobytes() for x in found[:4]).hex())
-print(*np.concatenate([x[:20] for x in cpu.Backend().score_all(queries.corpus, queries.batch, range(3))]).tolist())
+print(*np.concatenate([x[:20] for x in cpu.Backend().score_all(corpus, queries.batch, range(3))]).tolist())
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.temporal import KEYWORDS, mask_of
-from metric_oracle.kernels.temporal.cpu import Backend, MaskBatch, MaskCorpus, count_bits
+from metric_oracle.kernels.temporal.cpu import Backend, Masks, count_bits
 from metric_oracle.kernels.temporal.reference import score
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/temporal.json").read_text(encoding="utf-8"))
@@ -63,6 +63,6 @@ def test_two_reports_without_a_keyword_agree_as_in_the_published_tool():
     assert score(frozenset(), frozenset(["new"])) == (0.0, {"precision": 0.0, "recall": 0.0})
     plain = [score(frozenset(), frozenset()), score(frozenset(["new"]), frozenset())]
     masks = np.array([mask_of("clear lungs"), mask_of("new effusion")])
-    corpus, batch = MaskCorpus(masks, np.arange(3), np.arange(2)), MaskBatch(masks[:1])
+    corpus, batch = Masks(masks, np.arange(3), np.arange(2)), Masks(masks[:1], np.arange(2), np.arange(1))
     found, parts = Backend().score_pairs(corpus, batch, np.zeros(2, np.int64), np.arange(2))
     assert [(f1, {name: values[i] for name, values in parts.items()}) for i, f1 in enumerate(found)] == plain

@@ -64,10 +64,10 @@ def scored_by_hand(world, metric, **settings):
     rows = np.flatnonzero(representation.document_of_row >= 0)
     units = representation.document_of_row[rows].tolist()
     known = {}
-    for q in range(int(encoded.which.max()) + 1):
+    for q in range(int(encoded.document_of_row.max()) + 1):
         for u in set(units):
-            known[q, u] = score(representation.candidate(u, encoded), encoded.item(q))[0]
-    return np.array([[known[q, u] for u in units] for q in encoded.which.tolist()]), rows
+            known[q, u] = score(representation.item(u), encoded.item(q))[0]
+    return np.array([[known[q, u] for u in units] for q in encoded.document_of_row.tolist()]), rows
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from metric_oracle.corpora.reports import read_reports
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.kernels import arrays_of
 from metric_oracle.retrieval.plan import retrieve
 from support import lacking
 
@@ -98,7 +99,8 @@ def pairs(world):
 def ours(representation, encoded, rows, asked) -> np.ndarray:
     """Return precision, recall and f1 of pairs as the search reports them: float64[n, 3]."""
     units = representation.document_of_row[rows]
-    found = cpu.Backend().components(encoded.corpus, encoded.batch, encoded.which[asked], units, None)
+    sides = arrays_of(get_metric("bertscore"), representation, encoded)
+    found = cpu.Backend().components(*sides, encoded.document_of_row[asked], units, None)
     return np.stack([found[name] for name in ("precision", "recall", "f1")], axis=1)
 
 
@@ -122,7 +124,7 @@ def test_scores_with_idf_equal_bert_score(world, encoded, scorer, pairs):
     weighed = representation.encode(mo.reports(test).load(), idf="tests")
     known = published._idf_dict
     assert weighed.weights.tolist() == pytest.approx([known[i] for i in weighed.tokens.ids.tolist()], rel=1e-15)
-    used = weighed.corpus.weight_of_id[representation.ids]
+    used = weighed.weight_of_id[representation.ids]
     assert used.tolist() == pytest.approx([known[i] for i in representation.ids.tolist()], rel=1e-15)
     got, expected = ours(representation, weighed, *pairs), theirs(published, train, test, *pairs)
     assert np.abs(got - expected).max() < ERROR
@@ -171,7 +173,7 @@ def test_every_winner_is_that_of_the_brute_force(world, encoded, all_pairs, metr
     index, queries = encoded
     table = retrieve(opened, test, metric, k=3, threads=2).table
     got = list(zip(*(table[name].to_pylist() for name in ("row", "score", "n_ties")), strict=True))
-    scores = all_pairs[METRICS[metric]][queries.which]
+    scores = all_pairs[METRICS[metric]][queries.document_of_row]
     of_rows = scores[:, index.document_of_row]
     for q, row_scores in enumerate(of_rows):
         # Equal reports are equal to the last bit; sums in another order differ by less than this.

@@ -130,8 +130,8 @@ def test_random_scores_are_within_their_error(tmp_path):
     inputs = mo.reports(texts(12), sentences=corpus_of(asked)).load()
     part, kernel = index.part("sentences"), load_kernel(mo.metrics.METRICS["sentences"], "cpu")
     encoded = part.encode(inputs)
-    sets = part.corpus(None, encoded)
-    chosen = range(int(encoded.which.max()) + 1)
+    sets = part.arrays(None, encoded)
+    chosen = range(int(encoded.document_of_row.max()) + 1)
     error = kernel.score_error(sets, encoded.batch)
     assert error < 1e-6
     for q, scores in zip(chosen, kernel.score_all(sets, encoded.batch, chosen), strict=True):

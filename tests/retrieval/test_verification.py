@@ -518,7 +518,7 @@ def test_error_of_products_is_bounded(whole):
         assert 0 < error < 1e-10
         for place, q in enumerate((0, 2)):
             for unit in range(0, approximate.shape[1], 3):
-                right = load_reference(record)(representation.candidate(unit, encoded), encoded.item(q))[0]
+                right = load_reference(record)(representation.item(unit), encoded.item(q))[0]
                 assert abs(approximate[place, unit] - right) <= error
 
 

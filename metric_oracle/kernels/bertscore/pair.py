@@ -3,14 +3,14 @@
 import numpy as np
 
 from metric_oracle.kernels._jit import jit
-from metric_oracle.kernels.bertscore.reference import with_components
+from metric_oracle.kernels.bertscore.reference import sides, with_components
 from metric_oracle.kernels.bertscore.score import F1
 from metric_oracle.kernels.cosine.score import cosine
 
 
 def score(candidate, reference, part=F1):
     """Return the score of a candidate and its components; parameters and results are those of `reference.score`."""
-    values = precision_recall(candidate.states, candidate.weights, reference.states, reference.weights)
+    values = precision_recall(*sides(candidate, reference))
     return with_components(values, reference.baseline, part)
 
 

@@ -12,11 +12,16 @@ def score(candidate, reference, part=F1):
     Parameters
     ----------
     candidate, reference : TokenItem
-        States and weights of the tokens of a report; the baseline is that of the reference.
+        States and ids of the tokens of a report. The weights of both sides and the baseline are those of the reference.
     part : {PRECISION, RECALL, F1}
     """
-    values = precision_recall(candidate.states, candidate.weights, reference.states, reference.weights)
+    values = precision_recall(*sides(candidate, reference))
     return with_components(values, reference.baseline, part)
+
+
+def sides(candidate, reference):
+    """Return states and weights of the candidate, then of the reference, as `precision_recall` takes them."""
+    return candidate.states, reference.weight_of_id[candidate.ids], reference.states, reference.weights
 
 
 def with_components(values, baseline, part):

@@ -15,9 +15,9 @@ _SOURCE = SourceRecord(
     made_by="chexbert",
     settings=("uncertain",),
 )
-LABELS = RepresentationRecord("labels", "metric_oracle.indexes.labels:LabelIndex", _SOURCE)
-_FOURTEEN = RepresentationRecord("agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=(LABELS,))
-_FIVE = RepresentationRecord("agreement_5", "metric_oracle.indexes.agreement:FiveLabelIndex", parts=(LABELS,))
+LABELS = RepresentationRecord("labels", "metric_oracle.indexes.labels:LabelDocuments", _SOURCE)
+_FOURTEEN = RepresentationRecord("agreement", "metric_oracle.indexes.agreement:AgreementDocuments", parts=(LABELS,))
+_FIVE = RepresentationRecord("agreement_5", "metric_oracle.indexes.agreement:FiveLabelDocuments", parts=(LABELS,))
 _AGREEMENT = "share of equal labels of {}, positive or not, as in FactMM-RAG (Sun et al., arXiv 2407.15268)"
 METRICS = (
     Metric(

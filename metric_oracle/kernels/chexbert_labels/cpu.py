@@ -11,18 +11,12 @@ from metric_oracle.kernels.cosine.score import integer_cosine
 from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_best, threshold
 
 
-class LabelCorpus(NamedTuple):
-    """Distinct label vectors of a corpus."""
+class LabelVectors(NamedTuple):
+    """Distinct label vectors of a corpus or of queries."""
 
     vectors: np.ndarray  # int8[D, 14]
-    row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows with each vector in `row_id`
-    row_id: np.ndarray  # int64[N], corpus rows
-
-
-class LabelBatch(NamedTuple):
-    """Distinct label vectors of a batch of queries."""
-
-    vectors: np.ndarray  # int8[Q, 14]
+    row_ptr: np.ndarray  # int64[D + 1], offset of the rows with each vector in `row_id`
+    row_id: np.ndarray  # int64[N], corpus rows or queries
 
 
 class Workspace(NamedTuple):
@@ -41,7 +35,7 @@ class Workspace(NamedTuple):
 def search_labels(corpus, vectors, first, last, k, work, answers):
     """Write the k best rows of the corpus for the queries first .. last - 1 of `vectors`, int8[Q, 14], into `answers`.
 
-    `corpus` is a `LabelCorpus`, `work` a `Workspace`.
+    `corpus` is a `LabelVectors`, `work` a `Workspace`.
 
     Exactness
     ---------

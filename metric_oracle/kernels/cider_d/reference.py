@@ -8,9 +8,10 @@ from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty,
 def score(candidate, reference):
     """Return CIDEr-D of a candidate against one reference, and the similarity of each order and the penalty by name.
 
-    `candidate` is a tuple of tokens, and `reference` a pair: its tokens, and a function that takes the tokens of a text
-    and returns the weights of its n-grams as a dict.
+    Both are pairs: the tokens of a text, and a function that takes the tokens of any text and returns the weights of
+    its n-grams as a dict. That of the reference is called.
     """
+    candidate, _ = candidate
     words, weights_of = reference
     square = {gram: w * w for weights in (weights_of(words), weights_of(candidate)) for gram, w in weights.items()}
     similarities = []

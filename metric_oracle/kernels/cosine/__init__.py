@@ -27,7 +27,7 @@ _VECTORS = SourceRecord(
 METRICS = (
     Metric(
         "chexbert",
-        RepresentationRecord("chexbert", "metric_oracle.indexes.embeddings:EmbeddingIndex", _CHEXBERT),
+        RepresentationRecord("chexbert", "metric_oracle.indexes.embeddings:EmbeddingDocuments", _CHEXBERT),
         "cosine",
         "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric",
         cheap=False,
@@ -38,7 +38,7 @@ METRICS = (
     ),
     Metric(
         "embedding",
-        RepresentationRecord("embedding", "metric_oracle.indexes.embeddings:EmbeddingIndex", _VECTORS),
+        RepresentationRecord("embedding", "metric_oracle.indexes.embeddings:EmbeddingDocuments", _VECTORS),
         "cosine",
         "cosine of the given report embeddings",
         cheap=False,

@@ -47,35 +47,27 @@ def screen_error(width: int) -> float:
 def screen_errors(corpus, queries):
     """Return how far products of codes, and float32 products, may lie below the exact scores: float64[2].
 
-    `corpus` is a `VectorCorpus`, `queries` a `VectorBatch`.
+    Both are `UnitVectors`.
     """
     skew, *measured = corpus.measured.tolist()
-    of_corpus, of_queries = CodeBounds(*measured), CodeBounds(*queries.measured.tolist())
+    of_corpus, of_queries = CodeBounds(*measured), CodeBounds(*queries.measured[1:].tolist())
     n = corpus.codes.shape[1]
     width = corpus.vectors.shape[1]
     of_codes = code_error(skew, of_corpus, of_queries) + product_error(n, of_corpus.length * of_queries.length)
     return np.array([of_codes + _not_unit(width), screen_error(width)])
 
 
-class VectorCorpus(NamedTuple):
-    """Distinct vectors of a corpus."""
+class UnitVectors(NamedTuple):
+    """Distinct vectors of a corpus or of queries."""
 
     vectors: np.ndarray  # float32[D, d], unit vectors
-    # float32[C, K, BLOCK], codes of blocks of documents, the last padded with zeros; see `pack_codes`
+    # of a corpus float32[C, K, BLOCK], codes of blocks of documents, the last padded with zeros, see `pack_codes`; of
+    # queries float32[Q, K], see `make_codes`
     codes: np.ndarray
-    measured: (
-        np.ndarray
-    )  # float64[3], skew of the codes' directions (see `skew_of`), and the two numbers of `CodeBounds`
-    row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows of each document in `row_id`
-    row_id: np.ndarray  # int64[N], corpus rows, ascending within a document
-
-
-class VectorBatch(NamedTuple):
-    """Distinct vectors of a batch of queries."""
-
-    vectors: np.ndarray  # float32[Q, d], unit vectors
-    codes: np.ndarray  # float32[Q, K], see `make_codes`
-    measured: np.ndarray  # float64[2], the two numbers of `CodeBounds` for these codes
+    # float64[3], skew of the codes' directions (see `skew_of`), and the two numbers of `CodeBounds`
+    measured: np.ndarray
+    row_ptr: np.ndarray  # int64[D + 1], offset of the rows of each document in `row_id`
+    row_id: np.ndarray  # int64[N], corpus rows or queries, ascending within a document
 
 
 class Workspace(NamedTuple):
@@ -170,7 +162,7 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, ans
 
     Parameters
     ----------
-    corpus : VectorCorpus
+    corpus : UnitVectors
     queries : float32[Q, d], Q <= QUERIES
     codes : float32[Q, K]
     error : float64[2]

@@ -11,7 +11,7 @@ METRICS = (
         "crg",
         RepresentationRecord(
             "crg",
-            "metric_oracle.indexes.crg:PositiveIndex",
+            "metric_oracle.indexes.crg:PositiveDocuments",
             parts=(LABELS,),
             counts_queries=True,
             settings=("prevalence",),

@@ -9,20 +9,14 @@ from metric_oracle.kernels.contract import ScoredWhole
 from metric_oracle.kernels.crg.score import contribution
 
 
-class PositiveCorpus(NamedTuple):
-    """Distinct sets of positive labels of a corpus."""
+class Positives(NamedTuple):
+    """Distinct sets of positive labels of a corpus or of queries."""
 
     positive: np.ndarray  # bool[D, 13], which labels are positive
-    row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows with each set in `row_id`
-    row_id: np.ndarray  # int64[N], corpus rows
-
-
-class PositiveBatch(NamedTuple):
-    """Distinct sets of positive labels of a batch of queries."""
-
-    positive: np.ndarray  # bool[Q, 13], which labels are positive
-    # positives, labels and reports of the whole test set, which weight the labels; see `contribution`
-    prevalence: dict[str, int]
+    row_ptr: np.ndarray  # int64[D + 1], offset of the rows with each set in `row_id`
+    row_id: np.ndarray  # int64[N], corpus rows or queries
+    # positives, labels and reports of the whole test set, which weight the labels, see `contribution`; None of a corpus
+    prevalence: dict[str, int] | None
 
 
 def _count(truth, candidate):

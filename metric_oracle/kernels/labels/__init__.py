@@ -21,8 +21,8 @@ _SRR_SOURCE = SourceRecord(
     option("srr_labels", "FILE"),
     f"{option('srr_labels')} and {option('predicted_srr_labels')}",
 )
-_TABLE = RepresentationRecord("label_table", "metric_oracle.indexes.labels:LabelTableIndex", _TABLE_SOURCE)
-_SRR = RepresentationRecord("srr", "metric_oracle.indexes.labels:SrrIndex", _SRR_SOURCE)
+_TABLE = RepresentationRecord("label_table", "metric_oracle.indexes.labels:LabelTableDocuments", _TABLE_SOURCE)
+_SRR = RepresentationRecord("srr", "metric_oracle.indexes.labels:SrrDocuments", _SRR_SOURCE)
 _SRR_CITATION = "labels of Delbrouck et al., ACL 2025 (SRR-BERT)"
 METRICS = (
     Metric(
@@ -36,7 +36,7 @@ METRICS = (
     ),
     Metric(
         "srr-bert:agreement",
-        RepresentationRecord("srr_agreement", "metric_oracle.indexes.agreement:AgreementIndex", parts=(_SRR,)),
+        RepresentationRecord("srr_agreement", "metric_oracle.indexes.agreement:AgreementDocuments", parts=(_SRR,)),
         "chexbert_labels",
         _SRR_CITATION + ", share of equal labels",
     ),

@@ -14,18 +14,12 @@ from metric_oracle.kernels.temporal.score import temporal_f1
 from metric_oracle.kernels.topk.cpu import begin, expand, insert, new_best
 
 
-class MaskCorpus(NamedTuple):
-    """Distinct sets of keywords of a corpus."""
+class Masks(NamedTuple):
+    """Distinct sets of keywords of a corpus or of queries."""
 
     masks: np.ndarray  # uint64[D], one bit per keyword
-    row_ptr: np.ndarray  # int64[D + 1], offset of the corpus rows with each set in `row_id`
-    row_id: np.ndarray  # int64[N], corpus rows
-
-
-class MaskBatch(NamedTuple):
-    """Distinct sets of keywords of a batch of queries."""
-
-    masks: np.ndarray  # uint64[Q], one bit per keyword
+    row_ptr: np.ndarray  # int64[D + 1], offset of the rows with each set in `row_id`
+    row_id: np.ndarray  # int64[N], corpus rows or queries
 
 
 @jit
@@ -41,7 +35,7 @@ def count_bits(x):
 def search_masks(corpus, queries, first, last, k, best, answers):
     """Write the k best rows for the queries first .. last - 1 of `queries`, masks uint64[Q], into `answers`.
 
-    `corpus` is a `MaskCorpus`, and `best` is scratch. Nothing is dropped, so the result is exact; a score takes two bit
+    `corpus` is a `Masks`, and `best` is scratch. Nothing is dropped, so the result is exact; a score takes two bit
     operations.
     """
     for q in range(first, last):

@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import EncodedQueries, Representation
-from metric_oracle.indexes.documents import Documents, Encoded, group_rows
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import REPRESENTATIONS
 from metric_oracle.records import Metric
@@ -18,7 +18,7 @@ from metric_oracle.records import Metric
 _JOINED: WeakKeyDictionary[Index, dict[tuple[bool, tuple[str, ...]], Any]] = WeakKeyDictionary()
 
 
-def representation_of(index: Index, metric: Metric) -> Representation:
+def representation_of(index: Index, metric: Metric) -> Documents:
     """Return the representation that a metric reads from an index; the caller has checked that the index has it.
 
     For a metric of terms several are joined, once per index, and so are those of the shards of a set whose documents
@@ -74,7 +74,7 @@ class CompositeBatch(NamedTuple):
 class CompositeIndex(Documents):
     """Distinct combinations of the documents of several representations."""
 
-    parts: dict[str, Representation]  # name of a representation -> opened representation
+    parts: dict[str, Documents]  # name of a representation -> opened representation
     document_of: dict[str, np.ndarray]  # name of it -> int32[D], its document in each combination; BERTScore's ascend
     row_ptr: np.ndarray  # int64[D + 1], where the rows of each combination begin in `row_id`
     row_id: np.ndarray  # int64[N], corpus rows, without those that lack one of the representations
@@ -124,10 +124,10 @@ class CompositeIndex(Documents):
 
     def _joined(self, parts: dict[str, Any]) -> "CompositeQueries":
         """Return the queries encoded for each representation, by name, as distinct combinations."""
-        table = np.stack([part.which for part in parts.values()], axis=1)
+        table = np.stack([part.document_of_row for part in parts.values()], axis=1)
         distinct, which = np.unique(table, axis=0, return_inverse=True)
         place = {name: distinct[:, i] for i, name in enumerate(parts)}
-        return CompositeQueries(which.reshape(-1), parts, place)
+        return CompositeQueries(*group_rows(which.reshape(-1), len(distinct)), parts, place)
 
     def item(self, document: int) -> dict[str, Any]:
         """Return the documents for the plain scorers of the terms, keyed by representation."""
@@ -137,19 +137,11 @@ class CompositeIndex(Documents):
         """Return a value that identifies a combination in any index."""
         return tuple(part.key(int(self.document_of[name][document])) for name, part in sorted(self.parts.items()))
 
-    def candidate(self, document: int, encoded_queries: Any) -> dict[str, Any]:
-        """Return the documents as candidates for the plain scorers of the terms, keyed by representation."""
-        return {
-            name: part.candidate(
-                int(self.document_of[name][document]), None if encoded_queries is None else encoded_queries.parts[name]
-            )
-            for name, part in self.parts.items()
-        }
-
-    def corpus(self, metric: Metric, encoded_queries: "CompositeQueries") -> CompositeCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> CompositeCorpus:
         """Return the arrays that the kernels of the terms of `metric` read."""
+        assert isinstance(queries, CompositeQueries)
         parts = {
-            name: self.parts[t.metric.representation].corpus(t.metric, encoded_queries.parts[t.metric.representation])
+            name: self.parts[t.metric.representation].arrays(t.metric, queries.parts[t.metric.representation])
             for name, t in metric.terms.items()
         }
         return CompositeCorpus(parts, self.document_of, self.row_ptr, self.row_id)
@@ -161,20 +153,22 @@ def _of_part(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class CompositeQueries(Encoded):
+class CompositeQueries(Documents):
     """The distinct combinations of documents in a batch of queries."""
 
-    which: np.ndarray  # int64[Q], distinct combination of each query
-    parts: dict[str, EncodedQueries]  # name of a representation -> encoded queries
+    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each combination
+    row_id: np.ndarray  # int64[Q], queries, ascending within a combination
+    parts: dict[str, Documents]  # name of a representation -> encoded queries
     place: dict[str, np.ndarray]  # name of a representation -> its distinct query in each combination
 
-    @property
-    def batch(self) -> CompositeBatch:
-        """The arrays that the kernels read."""
-        return CompositeBatch({name: part.batch for name, part in self.parts.items()}, self.place)
+    def arrays(self, metric: Metric, queries: Documents) -> CompositeBatch:
+        """Return the arrays that the kernels of the terms of `metric` read."""
+        metrics = {t.metric.representation: t.metric for t in metric.terms.values()}
+        parts = {name: part.arrays(metrics[name], part) for name, part in self.parts.items()}
+        return CompositeBatch(parts, self.place)
 
     def portable(self) -> "CompositeQueries | None":
-        """Return the output of models for the parts, None if no model ran; see `EncodedQueries.portable`."""
+        """Return the output of models for the parts, None if no model ran; see `Documents.portable`."""
         parts = {name: part.portable() for name, part in self.parts.items()}
         return replace(self, parts=parts) if any(part is not None for part in parts.values()) else None
 
