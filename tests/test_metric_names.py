@@ -1,12 +1,24 @@
 """Names of metrics are taken as tables and papers spell them; for another one the message is short, with a hint."""
 
+import pickle
 from collections import Counter
 
 import pytest
 
 import metric_oracle as mo
+from metric_oracle import metrics
 from metric_oracle.errors import InputError
-from metric_oracle.metrics import ALIASES, METRICS, find_metric, folded, get_metric
+from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS, SOURCES, find_metric, folded, get_metric
+
+
+def test_a_name_is_of_one_record():
+    """Folders are collected by name, where a second record of a name would replace the first."""
+    assert [metric.name for metric in metrics._collected()] == list(METRICS)
+    for metric in METRICS.values():
+        for kind in metric.reads.stored if metric.terms else (*metric.reads.parts, metric.reads):
+            assert REPRESENTATIONS[kind.name] == kind
+            assert kind.source is None or SOURCES[kind.source.name] == kind.source
+        assert pickle.loads(pickle.dumps(metric)) == metric
 
 
 def test_spellings_are_of_one_metric():
