@@ -12,7 +12,7 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import InputError, option
 from metric_oracle.indexes.index import Index
-from metric_oracle.metrics import REPRESENTATIONS, get_metric
+from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
 from metric_oracle.records import Metric
 
 
@@ -68,6 +68,24 @@ def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> 
 def _counts(idf: Any) -> bool:
     """Return whether `idf`, of `SearchOptions`, is "corpus": BERTScore's token weights come from a corpus."""
     return isinstance(idf, str | Path) and str(idf) == "corpus"
+
+
+def check_alone(argument: str, record: Metric, idf: Any, use: str) -> None:
+    """Raise InputError if the score of a pair depends on the other test reports of a call.
+
+    That is so for some metrics, and for all if `idf`, see `SearchOptions.idf`, is "tests". `argument` is what named the
+    metric, and `use`, such as "mining", what the scores are for.
+    """
+    read = [term.metric for term in record.terms.values()] or [record]
+    counting = [metric.name for metric in read if metric.reads.counts_queries]
+    if counting:
+        of_corpus = f"{counting[0]}:corpus"
+        step = f"Use {of_corpus}, which counts the reports of an index." if of_corpus in METRICS else "Choose another."
+        rule = "must be such that the score of a pair depends on this pair alone"
+        raise InputError(argument, rule, repr(counting[0]), step)
+    if idf == "tests":
+        rule = f"must be off, corpus or a table of weights for {use}"
+        raise InputError("idf", rule, "'tests'", "Use one of these: with tests, the test reports weight one another.")
 
 
 def counted_entry(record: Metric, idf: Any, fingerprint: Any) -> dict[str, str]:

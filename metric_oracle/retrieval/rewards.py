@@ -13,13 +13,13 @@ import numpy as np
 from metric_oracle.arguments import check_options, given_of
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError, called, option
+from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.reading import MODELS
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.checks import check_counted
+from metric_oracle.retrieval.checks import check_alone, check_counted
 from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
@@ -219,14 +219,7 @@ class Scorer:
         check_options(given, (*ARGUMENTS, *MODELS, "encoder"))
         encoder = given.get("encoder")
         record = get_metric(metric)
-        if not record.terms and record.reads.counts_queries:
-            instead = (
-                f"cider-d:corpus with {option('index', 'INDEX')}"
-                if record.kernel == "cider_d"
-                else "a metric that does not"
-            )
-            rule = "must be one whose scores do not depend on the other references of a call"
-            raise InputError("metric", rule, repr(record.name), f"Use {instead}.")
+        check_alone("metric", record, DEFAULTS.idf, "rewards")
         counted = None if index is None else opened(index)
         check_counted(counted, [record], None)
         models = {

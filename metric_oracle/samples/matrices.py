@@ -18,7 +18,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric, names_of
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.checks import check_counted, with_frequencies
+from metric_oracle.retrieval.checks import check_alone, check_counted, with_frequencies
 from metric_oracle.retrieval.groups import score_groups
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pair_scores import metric_entries, places_of
@@ -75,21 +75,8 @@ def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counte
         raise InputError("metrics", "must be at least one", "none", "Name one.")
     for record in records:
         check_searched(record)
-        if not record.terms and record.reads.counts_queries:
-            raise InputError(
-                "metrics",
-                "must be such that the score of a pair depends on this pair alone",
-                repr(record.name),
-                "Choose another metric, such as cider-d:corpus with an index.",
-            )
+        check_alone("metrics", record, options.idf, "samples")
     options.check_used(_USED, "samples")
-    if options.idf == "tests":
-        raise InputError(
-            "idf",
-            "must be off, corpus or a table of weights for samples",
-            "'tests'",
-            "Use one of these: with tests, every group would have weights of its own.",
-        )
     check_counted(counted, records, options.idf)
     return records
 
