@@ -32,7 +32,7 @@ from metric_oracle.findings.views import answers_table, info_table
 from metric_oracle.indexes import shards
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.plan import SearchPlan
+from metric_oracle.retrieval.plan import Plan
 from metric_oracle.synthetic.demo import COMMANDS
 from support import SECRET
 
@@ -907,7 +907,7 @@ def test_results_files(fails, corpus, index, tmp_path):
 
 
 def test_out_is_checked_before_the_work(fails, corpus, index, tmp_path, monkeypatch):
-    monkeypatch.setattr(SearchPlan, "run", lambda *args, **kwargs: pytest.fail("searched"))
+    monkeypatch.setattr(Plan, "search", lambda *args, **kwargs: pytest.fail("searched"))
     test = tmp_path / "test.csv"
     test.write_bytes(corpus["test"].read_bytes())
     fails(

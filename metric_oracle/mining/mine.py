@@ -36,12 +36,14 @@ from metric_oracle.mining.mined_files import KIND, MinedFile
 from metric_oracle.mining.scored import left_out, sampled, worst_positive
 from metric_oracle.mining.selection import Selection, best_allowed, check_selection, depths, kept, pairs_of
 from metric_oracle.progress import Progress, silent
+from metric_oracle.retrieval.checks import check_alone
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.document_pairs import Pairs, encode_for
+from metric_oracle.retrieval.exclusion import of_order
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel
 from metric_oracle.retrieval.options import SearchOptions, chosen
 from metric_oracle.retrieval.part_files import members_of
-from metric_oracle.retrieval.plan import SearchPlan, plan
+from metric_oracle.retrieval.plan import Plan, plan
 from metric_oracle.retrieval.remote_search import opened_set
 from metric_oracle.retrieval.result_table import n_scorable
 from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
@@ -196,7 +198,9 @@ def mine(
         check_left_out({"part": given.part}, "with a runner", step, got="both")
     planned = plan(index, metric, replace(given, exclude=("self", *filter(None, exclude)), part=None))
     check_selection(selection, planned.options.k)
-    _check_metric(planned)
+    # Anchors are searched in blocks.
+    check_alone("metric", of_order(planned.metric), planned.options.idf, "mining")
+    check_alone("where", planned.metric, planned.options.idf, "mining")
     ids = read_ids(existing_file(Path(anchors))) if isinstance(anchors, str | Path) else anchors
     rows, n_not_scored = _rows(planned, ids)
     counts = {"not scored": n_not_scored}
@@ -271,31 +275,7 @@ def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
     return blocks
 
 
-def _check_metric(planned: SearchPlan) -> None:
-    """Raise InputError if the score of a pair depends on the other anchors, because anchors are searched in blocks.
-
-    That is so for some metrics, and for all if `idf` is "tests".
-    """
-    record = planned.metric
-    read = [term.metric for term in record.terms.values()] or [record]
-    counting = [metric.name for metric in read if metric.reads.counts_queries]
-    if counting:
-        raise InputError(
-            "metric",
-            "must be such that the score of a pair depends on this pair alone, as must the metrics of where",
-            repr(counting[0]),
-            "Choose another metric.",
-        )
-    if planned.options.idf == "tests":
-        raise InputError(
-            "idf",
-            "must be off, corpus or a table of weights for mining",
-            "'tests'",
-            "Use corpus: the anchors are reports of the corpus.",
-        )
-
-
-def _rows(planned: SearchPlan, anchors: Sequence[str] | None) -> tuple[np.ndarray, int]:
+def _rows(planned: Plan, anchors: Sequence[str] | None) -> tuple[np.ndarray, int]:
     """Return the rows of the anchors, ascending int64[n], and how many reports the metric cannot score.
 
     `anchors` are their ids; None stands for all reports that it can score. Raise InputError if an id is not of these,
@@ -324,7 +304,7 @@ def _rows(planned: SearchPlan, anchors: Sequence[str] | None) -> tuple[np.ndarra
     return np.unique(rows), n_left_out
 
 
-def _best_with_themselves(planned: SearchPlan) -> np.ndarray:
+def _best_with_themselves(planned: Plan) -> np.ndarray:
     """Return the corpus rows, ascending, whose score with themselves is the best that any report has with itself.
 
     These are the anchors that `self_score` keeps.
@@ -372,7 +352,7 @@ def _identity(search: "_Search", rows: np.ndarray, part: str | None) -> dict[str
 class _Search(NamedTuple):
     """The search of blocks of anchors, with everything that a worker of a cluster needs."""
 
-    planned: SearchPlan
+    planned: Plan
     selection: Selection
     text: bool  # whether the table has the texts
     positives: tuple[np.ndarray, np.ndarray]  # rows of anchors, ascending, and of a positive of each: int64[n] each
@@ -399,7 +379,7 @@ class _Search(NamedTuple):
             size, deeper = max(MOST // depth, 1), []
             for begin in range(0, len(left), size):
                 some = left[begin : begin + size]
-                found = replace(planned, options=options).run(anchors.take(some), progress)
+                found = replace(planned, options=options).search(anchors.take(some), progress)
                 progress = silent  # what follows is of the same anchors
                 signature = signature or found.signature
                 number = _numbers(found.table["query_id"], anchors.take(some).ids)
@@ -518,7 +498,7 @@ def search_block(
         reporter.done = done or 0
 
     first_row, reports = _reports(folder, fingerprint, place)
-    return _Search(SearchPlan(index, record, options), *rest).block(rows, reports.take(rows - first_row), tell)
+    return _Search(Plan(index, record, options), *rest).block(rows, reports.take(rows - first_row), tell)
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,7 @@ from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import Excluded
 from metric_oracle.retrieval.joint.conditions import OPERATORS
-from metric_oracle.retrieval.plan import SearchPlan
+from metric_oracle.retrieval.plan import Plan
 from metric_oracle.retrieval.pool import n_threads
 
 PAIRS = 1_000_000  # pairs that a sample has at most, but for its least number of anchors
@@ -51,7 +51,7 @@ def sampled(rows: np.ndarray, n_candidates: int) -> np.ndarray:
 
 
 def left_out(
-    planned: SearchPlan, selection: Selection, k: int, rows: np.ndarray, positives: tuple[np.ndarray, np.ndarray]
+    planned: Plan, selection: Selection, k: int, rows: np.ndarray, positives: tuple[np.ndarray, np.ndarray]
 ) -> dict[str, int]:
     """Count the candidates of anchors by the first rule that leaves them out, in the order in which rules apply.
 
@@ -67,7 +67,7 @@ def left_out(
 
 
 def _of_shard(
-    planned: SearchPlan,
+    planned: Plan,
     selection: Selection,
     k: int,
     rows: np.ndarray,
@@ -131,7 +131,7 @@ def _of_shard(
         yield from pool.map(counted, range(len(rows)))
 
 
-def _excluded(excluded: Excluded, planned: SearchPlan, n: int) -> list[np.ndarray]:
+def _excluded(excluded: Excluded, planned: Plan, n: int) -> list[np.ndarray]:
     """Return, for each of the n anchors of `excluded`, the corpus rows that it excludes: a list of int64[...]."""
     rows_of_anchor: list[list[np.ndarray]] = [[] for _ in range(n)]
     for shard in planned.index.shards():

@@ -18,8 +18,6 @@ signature
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -38,11 +36,10 @@ from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.progress import Progress
 from metric_oracle.reading import Queries, loaded
-from metric_oracle.records import Metric
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.kernels import arrays_of, load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
-from metric_oracle.retrieval.plan import SearchPlan, plan_scores
+from metric_oracle.retrieval.plan import Plan, plan_scores
 from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.retrieval.search import BLOCK, digest, signature
 from metric_oracle.sources.contract import Attachment
@@ -51,7 +48,7 @@ from metric_oracle.sources.embeddings import as_vectors
 DRAWS, SEED = 10, 0
 
 
-def random(plan: SearchPlan, queries: Reports, *, seed: int = SEED, draws: int = DRAWS) -> Results:
+def random(plan: Plan, queries: Reports, *, seed: int = SEED, draws: int = DRAWS) -> Results:
     """Score `draws` random reports of the corpus against each query; `rank` is the number of the draw.
 
     A draw does not depend on the number of draws, and is the same for all metrics that can score the same rows, so that
@@ -72,7 +69,7 @@ def drawn_rows(row_id: np.ndarray, n: int, seed: int, draws: int) -> np.ndarray:
     return scorable[np.random.default_rng(seed).integers(len(scorable), size=(draws, n)).T]
 
 
-def most_frequent(plan: SearchPlan, queries: Reports) -> Results:
+def most_frequent(plan: Plan, queries: Reports) -> Results:
     """Score the most frequent report of the corpus as the candidate of every query.
 
     It is the lowest row of the most frequent text, among the rows that the metric can score. RadGraph F1 falls back to
@@ -83,7 +80,7 @@ def most_frequent(plan: SearchPlan, queries: Reports) -> Results:
     return _results(plan, queries, pairs, rows, {"baseline": "most-frequent"})
 
 
-def identity(plan: SearchPlan, queries: Reports) -> Results:
+def identity(plan: Plan, queries: Reports) -> Results:
     """Score every query as a candidate for itself, which is the score of a perfect prediction.
 
     That is not always the best value of the metric: a report of one word has a BLEU-2 of 0.32 with itself, one without
@@ -106,7 +103,7 @@ def identity(plan: SearchPlan, queries: Reports) -> Results:
     return Results(table, _signature(plan, queries, pairs, 1, more))
 
 
-def nearest(plan: SearchPlan, queries: Reports, *, corpus_vectors: Vectors, query_vectors: Vectors) -> Results:
+def nearest(plan: Plan, queries: Reports, *, corpus_vectors: Vectors, query_vectors: Vectors) -> Results:
     """Score the report of the nearest neighbour of each query in a space of image embeddings.
 
     As in CXR-RePaiR (Endo et al., ML4H 2021), that is the row with the greatest cosine, the lowest if several are
@@ -168,38 +165,6 @@ KINDS: dict[str, Callable[..., Results]] = {
     "identity": identity,
     "nearest": nearest,
 }
-
-
-@dataclass(frozen=True)
-class BaselinePlan:
-    """A checked baseline, ready to run on queries. Made by `plan_baseline`."""
-
-    kind: str  # "random", "most-frequent", "identity" or "nearest"
-    scores: SearchPlan  # index, metric and options
-    own: Mapping[str, Any]  # further arguments of the function for this kind, such as `seed` and `draws`
-
-    def run(self, queries: Reports) -> Results:
-        """Return the results of the baseline for loaded test reports.
-
-        See `random`, `most_frequent`, `identity` and `nearest`.
-        """
-        return KINDS[self.kind](self.scores, queries, **self.own)
-
-
-def plan_baseline(
-    index: str | Path | Index, kind: str, metric: str | Metric, options: SearchOptions = DEFAULTS, **own: Any
-) -> BaselinePlan:
-    """Check everything about a baseline that does not depend on the queries, and open the index; see `plan_scores`.
-
-    `own` are the options of the kind (`choices.OF_BASELINES`), where None is the default; vectors as `image_vectors`
-    takes them.
-    """
-    own = {name: value for name, value in own.items() if value is not None}
-    check_left_out(own, f"for kind {kind!r}", allowed=choices.OF_BASELINES.get(kind, ()))
-    if kind == "nearest":
-        check_image_vectors(own)
-    scores = plan_scores(index, metric, options)
-    return BaselinePlan(kind, scores, own | image_vectors(own))
 
 
 def check_image_vectors(arguments: Mapping[str, Any]) -> None:
@@ -276,7 +241,7 @@ def _nearest_rows(space: Any, queries: Any) -> np.ndarray:
     return rows
 
 
-def _results(plan: SearchPlan, queries: Reports, pairs: Pairs, rows: np.ndarray, more: dict[str, Any]) -> Results:
+def _results(plan: Plan, queries: Reports, pairs: Pairs, rows: np.ndarray, more: dict[str, Any]) -> Results:
     """Score the chosen rows, int64[Q, k], and return them as results; each distinct pair is scored once.
 
     A sample of the pairs is compared with the plain scorer, see `Pairs.check`. `more` has the entries of the signature
@@ -327,7 +292,7 @@ def _table(
     return pa.table(columns)
 
 
-def _signature(plan: SearchPlan, queries: Reports, pairs: Pairs, k: int, more: dict[str, Any]) -> dict[str, Any]:
+def _signature(plan: Plan, queries: Reports, pairs: Pairs, k: int, more: dict[str, Any]) -> dict[str, Any]:
     """Return the signature of a baseline: that of a search without `ties`, the settings of the queries, and `more`."""
     entries = signature(plan.index, queries, plan.metric, "cpu", k)
     del entries["ties"]
@@ -381,14 +346,11 @@ def baseline(
     >>> mo.baseline(index, ["small effusion"], "identity", "rouge-l").table["score"].to_pylist()
     [1.0]
     """
-    planned = plan_baseline(
-        index,
-        kind,
-        metric,
-        options or DEFAULTS,
-        draws=draws,
-        seed=seed,
-        corpus_vectors=corpus_vectors,
-        query_vectors=query_vectors,
-    )
-    return planned.run(loaded(queries, planned.scores.index, progress, metrics=[planned.scores.metric]))
+    given = {"draws": draws, "seed": seed, "corpus_vectors": corpus_vectors, "query_vectors": query_vectors}
+    own = {name: value for name, value in given.items() if value is not None}
+    check_left_out(own, f"for kind {kind!r}", allowed=choices.OF_BASELINES.get(kind, ()))
+    if kind == "nearest":
+        check_image_vectors(own)
+    plan = plan_scores(index, metric, options or DEFAULTS)
+    own |= image_vectors(own)
+    return KINDS[kind](plan, loaded(queries, plan.index, progress, metrics=[plan.metric]), **own)

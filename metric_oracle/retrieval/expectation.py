@@ -22,12 +22,11 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
 from metric_oracle.findings.writing import write_numbers
-from metric_oracle.indexes.index import AnyIndex, Index
+from metric_oracle.indexes.index import AnyIndex
 from metric_oracle.progress import Progress, counter
 from metric_oracle.reading import Queries, loaded
-from metric_oracle.records import Metric
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
-from metric_oracle.retrieval.plan import SearchPlan, plan_scores
+from metric_oracle.retrieval.plan import Plan, plan_scores
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.search import signature
 
@@ -107,93 +106,76 @@ class Expectation(Finding):
         write_numbers(path, self.table, {**self.signature, "histogram": histogram})
 
 
-@dataclass(frozen=True, repr=False)
-class ExpectationPlan:
-    """A checked expectation, ready to run on queries. Made by `plan_expectation`."""
-
-    scores: SearchPlan  # index, metric and options
-    quantiles: Sequence[float]  # probabilities of the quantiles, 0 to 1
-    names: Sequence[str]  # names of their columns
-    bins: int  # maximum number of bins of the histogram
-
-    def run(self, queries: Reports, progress: Progress | None = None) -> Expectation:
-        """Return statistics of the scores of every query with all corpus rows, from which random retrieval draws.
-
-        Every row has the same weight, so a text counts as often as it occurs. Nothing is sampled. Only the scores of a
-        few queries are in memory at a time. `progress` has numbers of queries.
-
-        `signature["error"]` bounds the error of a score. CheXbert's comes from float64 products, BERTScore's from short
-        sums in float32 (7.2e-7 before scores are rescaled); other metrics have none. Summation adds less than 1e-13 of
-        the size of the scores, so means and deviations over a shard set may differ that much from those of one index.
-        """
-        from metric_oracle.kernels._distribution import new_scratch, summarise
-
-        scores, record = self.scores, self.scores.metric
-        pairs = scores.pairs(queries)
-        rows, n_rows = np.diff(pairs.row_ptr), len(pairs.row_id)
-        ranks = np.array([max(math.ceil(n_rows * p), 1) for p in self.quantiles], np.int64)
-        times = np.bincount(pairs.which)  # queries of each distinct one
-        statistics_of = np.empty((len(times), 4 + len(ranks)))
-        size = pairs.kernel.capabilities.queries_at_once
-        idle: list[Any] = []
-        histograms: list[_Bins] = []
-
-        def run(first: int) -> int:
-            """Describe the scores of a block of distinct queries, which begins at number `first`; return its size."""
-            last = min(first + size, len(times))
-            room = idle.pop() if idle else new_scratch(len(rows))
-            of_block: list[_Bins] = []
-            for q, of_query in zip(range(first, last), pairs.scan(range(first, last)), strict=True):
-                exponent, lowest, n = summarise(of_query, rows, ranks, room, statistics_of[q])
-                of_block.append(_Bins(exponent, lowest, room.counts[0, :n] * times[q]))
-            histograms.append(reduce(_joined, of_block))
-            idle.append(room)
-            return last - first
-
-        threads = scores.options.threads or n_threads()
-        count = counter(progress, "", len(queries.ids))
-        run_blocks(run, range(0, len(times), size), len(times), threads, count, len(pairs.which))
-        total = reduce(_joined, histograms)
-        edges, counts = _histogram(total, float(statistics_of[:, 2].min()), float(statistics_of[:, 3].max()), self.bins)
-        mean, sd, least, greatest, *columns = statistics_of[pairs.which].T
-        table = pa.table(
-            {
-                "query_id": pa.array(queries.ids, pa.large_string()),
-                "mean": mean,
-                "sd": sd,
-                "min": least,
-                **dict(zip(self.names, columns, strict=True)),
-                "max": greatest,
-                "n": np.full(len(mean), n_rows),
-            }
-        )
-        entries = signature(scores.index, queries, record, "cpu", 1)
-        del entries["k"], entries["ties"]
-        described = {
-            "baseline": "expectation",
-            "quantiles": [float(p) for p in self.quantiles],
-            "quantile_method": "inverted_cdf",
-            "error": pairs.error,
-        }
-        return Expectation(table, edges, counts, {**entries, **pairs.settings, **described})
-
-
-def plan_expectation(
-    index: str | Path | Index,
-    metric: str | Metric,
-    options: SearchOptions = DEFAULTS,
+def expectation_of(
+    plan: Plan,
+    queries: Reports,
     *,
     quantiles: Sequence[float] = QUANTILES,
     bins: int = BINS_OF_STUDY,
-) -> ExpectationPlan:
-    """Check everything about an expectation that does not depend on the queries, and open the index; see `plan_scores`.
+    progress: Progress | None = None,
+) -> Expectation:
+    """Return statistics of the scores of every query with all corpus rows, from which random retrieval draws.
+
+    Every row has the same weight, so a text counts as often as it occurs. Nothing is sampled. Only the scores of a few
+    queries are in memory at a time. `progress` has numbers of queries.
 
     The p-quantile is the lowest score that at least p of the rows do not exceed: NumPy's method "inverted_cdf". The
     width of the bins is the smallest power of two with which `bins` are enough: at least 2, because 0 is always an
     edge.
+
+    `signature["error"]` bounds the error of a score. CheXbert's comes from float64 products, BERTScore's from short
+    sums in float32 (7.2e-7 before scores are rescaled); other metrics have none. Summation adds less than 1e-13 of the
+    size of the scores, so means and deviations over a shard set may differ that much from those of one index.
     """
-    names = _quantile_names(quantiles)
-    return ExpectationPlan(plan_scores(index, metric, options), quantiles, names, int(bins))
+    from metric_oracle.kernels._distribution import new_scratch, summarise
+
+    pairs, names = plan.pairs(queries), _quantile_names(quantiles)
+    rows, n_rows = np.diff(pairs.row_ptr), len(pairs.row_id)
+    ranks = np.array([max(math.ceil(n_rows * p), 1) for p in quantiles], np.int64)
+    times = np.bincount(pairs.which)  # queries of each distinct one
+    statistics_of = np.empty((len(times), 4 + len(ranks)))
+    size = pairs.kernel.capabilities.queries_at_once
+    idle: list[Any] = []
+    histograms: list[_Bins] = []
+
+    def run(first: int) -> int:
+        """Describe the scores of a block of distinct queries, which begins at number `first`; return its size."""
+        last = min(first + size, len(times))
+        room = idle.pop() if idle else new_scratch(len(rows))
+        of_block: list[_Bins] = []
+        for q, of_query in zip(range(first, last), pairs.scan(range(first, last)), strict=True):
+            exponent, lowest, n = summarise(of_query, rows, ranks, room, statistics_of[q])
+            of_block.append(_Bins(exponent, lowest, room.counts[0, :n] * times[q]))
+        histograms.append(reduce(_joined, of_block))
+        idle.append(room)
+        return last - first
+
+    threads = plan.options.threads or n_threads()
+    count = counter(progress, "", len(queries.ids))
+    run_blocks(run, range(0, len(times), size), len(times), threads, count, len(pairs.which))
+    total = reduce(_joined, histograms)
+    edges, counts = _histogram(total, float(statistics_of[:, 2].min()), float(statistics_of[:, 3].max()), bins)
+    mean, sd, least, greatest, *columns = statistics_of[pairs.which].T
+    table = pa.table(
+        {
+            "query_id": pa.array(queries.ids, pa.large_string()),
+            "mean": mean,
+            "sd": sd,
+            "min": least,
+            **dict(zip(names, columns, strict=True)),
+            "max": greatest,
+            "n": np.full(len(mean), n_rows),
+        }
+    )
+    entries = signature(plan.index, queries, plan.metric, "cpu", 1)
+    del entries["k"], entries["ties"]
+    described = {
+        "baseline": "expectation",
+        "quantiles": [float(p) for p in quantiles],
+        "quantile_method": "inverted_cdf",
+        "error": pairs.error,
+    }
+    return Expectation(table, edges, counts, {**entries, **pairs.settings, **described})
 
 
 def read_expectation(path: str | Path) -> Expectation:
@@ -336,5 +318,7 @@ def expectation(
     >>> mo.expectation(index, ["small effusion"], "rouge-l").table["mean"].to_pylist()
     [0.5]
     """
-    planned = plan_expectation(index, metric, options or DEFAULTS, quantiles=quantiles, bins=bins)
-    return planned.run(loaded(queries, planned.scores.index, progress, metrics=[planned.scores.metric]), progress)
+    _quantile_names(quantiles)  # before a file is opened
+    plan = plan_scores(index, metric, options or DEFAULTS)
+    asked = loaded(queries, plan.index, progress, metrics=[plan.metric])
+    return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)

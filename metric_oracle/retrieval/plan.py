@@ -1,4 +1,4 @@
-"""The plan of a search: metric, index and options, checked once and before any test report is read."""
+"""The plan of a search or of scores: metric, index and options, checked once and before any test report is read."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,8 +33,8 @@ from metric_oracle.retrieval.search import search
 
 
 @dataclass(frozen=True)
-class SearchPlan:
-    """A checked search, ready to run on queries. Made by `plan` and `plan_scores`."""
+class Plan:
+    """A checked search, or checked scores without one, of any queries. Made by `plan` and `plan_scores`."""
 
     index: Index  # the opened index
     metric: Metric  # the record of the metric; for a composite, it contains the weights of its file
@@ -46,15 +46,7 @@ class SearchPlan:
         """The columns that the test reports must have."""
         return [name for name in self.options.exclude if name not in RESERVED]
 
-    def pairs(self, queries: Reports) -> Pairs:
-        """Return all pairs of the queries and the documents, to score some of them or all, without a search.
-
-        Raise InputError if the queries do not fit the index or lack what the metric reads.
-        """
-        check_queries(queries, self.metric, self.index)
-        return Pairs.of(self.index, self.metric, queries, self.options.settings)
-
-    def run(self, queries: Reports, progress: Progress | None = None) -> Results:
+    def search(self, queries: Reports, progress: Progress | None = None) -> Results:
         """Find, for every query, the k corpus reports that score best: best first, equal scores by ascending row.
 
         Queries are the references of the metric, corpus reports its candidates. Raise InputError if the queries do not
@@ -73,11 +65,19 @@ class SearchPlan:
 
     def rows(self, queries: Reports, k: int) -> np.ndarray:
         """Return the k best rows of each query: int64[Q, k]. The metric must be able to score at least k rows."""
-        results = replace(self, options=replace(self.options, k=k, text=False)).run(queries)
+        results = replace(self, options=replace(self.options, k=k, text=False)).search(queries)
         return results.table["row"].to_numpy().reshape(-1, k)
 
+    def pairs(self, queries: Reports) -> Pairs:
+        """Return all pairs of the queries and the documents, to score some of them or all, without a search.
 
-def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> SearchPlan:
+        Raise InputError if the queries do not fit the index or lack what the metric reads.
+        """
+        check_queries(queries, self.metric, self.index)
+        return Pairs.of(self.index, self.metric, queries, self.options.settings)
+
+
+def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> Plan:
     """Check everything about a search that does not depend on the queries, and open the index.
 
     The metric is one, such as ``"bleu"``, a sum, such as ``"radgraph+chexbert:agreement"``, or ``"composite"`` with
@@ -124,10 +124,10 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
     if any(ignored.values()) and backend != "reference" and load_kernel(record, backend).capabilities.batched:
         check_left_out(ignored, f"for {record.name} on backend {backend!r}, which takes all queries at once")
     exclude = check_exclude(options.exclude, opened) if options.exclude else ()
-    return SearchPlan(opened, record, replace(options, k=int(k), backend=backend, exclude=exclude), runner)
+    return Plan(opened, record, replace(options, k=int(k), backend=backend, exclude=exclude), runner)
 
 
-def plan_scores(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> SearchPlan:
+def plan_scores(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> Plan:
     """Check everything about scoring chosen or all corpus reports, without a search, and open the index; see `plan`.
 
     Sums and weights files are not allowed; of the options only `text`, `threads` and those that change scores are.
@@ -135,7 +135,7 @@ def plan_scores(index: str | Path | Index, metric: str | Metric, options: Search
     options.check_used(("text", "threads", *options.settings), "scores without a search")
     record = get_metric(metric)
     check_searched(record)
-    return SearchPlan(_checked(index, record, options), record, options)
+    return Plan(_checked(index, record, options), record, options)
 
 
 def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) -> Index:
@@ -205,4 +205,4 @@ def retrieve(
     ['small effusion']
     """
     planned = plan(index, metric, chosen(options, k=k, backend=backend, threads=threads, text=text))
-    return planned.run(loaded(queries, planned.index, progress, planned.columns, [planned.metric]), progress)
+    return planned.search(loaded(queries, planned.index, progress, planned.columns, [planned.metric]), progress)

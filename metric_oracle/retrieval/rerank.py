@@ -41,7 +41,7 @@ from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.merge import BestRows
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions, chosen
 from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
-from metric_oracle.retrieval.plan import SearchPlan, plan
+from metric_oracle.retrieval.plan import Plan, plan
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
 from metric_oracle.retrieval.scoring import open_crepe
 from metric_oracle.retrieval.search import digest
@@ -80,7 +80,7 @@ class RerankPlan:
 
     index: Index
     pool: Pool
-    search: SearchPlan | None  # the search under the prefix; None if the pool is the whole corpus
+    search: Plan | None  # the search under the prefix; None if the pool is the whole corpus
     model: ErrorModel  # model that counts the errors
 
     def run(self, queries: Reports, progress: Progress | None = None) -> Results:
@@ -201,7 +201,7 @@ def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Reranked:
     return _Reranked(rows[order], scores, ties, counts[order], len(rows))
 
 
-def _audit(search: SearchPlan, query: Reports, sums: np.ndarray) -> tuple[int, np.ndarray]:
+def _audit(search: Plan, query: Reports, sums: np.ndarray) -> tuple[int, np.ndarray]:
     """Return the rank of the first best report of the corpus under the prefix, and the loss of each pool size.
 
     `sums`, float64[N], are the scores of all corpus rows for the query. The rank counts from 1, and is `_NOT_RANKED` if

@@ -14,7 +14,7 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.progress import Progress, counter
-from metric_oracle.retrieval.plan import SearchPlan
+from metric_oracle.retrieval.plan import Plan
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.result_table import n_scorable
 
@@ -35,7 +35,7 @@ class SampledMeans:
 
 
 def sampled_means(
-    plan: SearchPlan, queries: Reports, *, error: float, seed: int = 0, progress: Progress | None = None
+    plan: Plan, queries: Reports, *, error: float, seed: int = 0, progress: Progress | None = None
 ) -> SampledMeans | None:
     """Estimate the mean score of each query with all corpus rows, from which random retrieval draws.
 

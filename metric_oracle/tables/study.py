@@ -34,11 +34,11 @@ from metric_oracle.indexes.shards import is_set, not_one_index, opened
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, names_of, shown_in
 from metric_oracle.progress import Progress, say
 from metric_oracle.reading import AttachedReports, Given, attached, loaded, say_wordless
-from metric_oracle.retrieval.baselines import plan_baseline
+from metric_oracle.retrieval.baselines import identity
 from metric_oracle.retrieval.checks import check_section, with_frequencies
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.document_pairs import scorable_rows
-from metric_oracle.retrieval.expectation import plan_expectation
+from metric_oracle.retrieval.expectation import expectation_of
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pair_scores import score_rows
 from metric_oracle.retrieval.plan import plan, plan_scores
@@ -257,7 +257,7 @@ def study(
                 row = oracle_name(metric)
 
                 def search(metric: str = metric) -> Results:
-                    return plan(index, metric, SearchOptions(threads=threads)).run(queries, steps.searching())
+                    return plan(index, metric, SearchOptions(threads=threads)).search(queries, steps.searching())
 
                 results = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
 
@@ -279,8 +279,8 @@ def study(
         def perfect() -> Scores:
             """Score each test report as a prediction for itself."""
             without_text = SearchOptions(text=False)
-            planned = {name: plan_baseline(index, "identity", name, without_text) for name in names}
-            scores = {name: each.run(queries).table["score"] for name, each in planned.items()}
+            planned = {name: plan_scores(index, name, without_text) for name in names}
+            scores = {name: identity(each, queries).table["score"] for name, each in planned.items()}
             return _scores(frequent, scores, IDENTITY)
 
         systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
@@ -499,14 +499,13 @@ class _Chance:
         """Return the expected scores under one metric; the signature has their ``range``, or how they were sampled."""
         options = SearchOptions(threads=self._threads)
         described: dict[str, Any] = {"metrics": {metric: self._template.signature["metrics"][metric]}, "range": None}
-        average = None
+        average, scores = None, plan_scores(self._index, metric, options)
         if metric in self._may_sample:
             error = CHANCE_ERROR / max(1.0, *(_slope(name, metric) for name in self._rows))
-            scores = plan_scores(self._index, metric, options)
             progress = self._steps.searching()
             average = sampled_means(scores, self._queries, error=error, seed=CHANCE_SEED, progress=progress)
         if average is None:
-            table = plan_expectation(self._index, metric, options).run(self._queries, self._steps.searching()).table
+            table = expectation_of(scores, self._queries, progress=self._steps.searching()).table
             described["range"] = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
             means = table["mean"].to_numpy()
         else:

@@ -8,7 +8,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.retrieval import sampled
-from metric_oracle.retrieval.expectation import plan_expectation
+from metric_oracle.retrieval.expectation import expectation_of
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan_scores
 from metric_oracle.retrieval.sampled import sampled_means
@@ -43,7 +43,9 @@ def worlds(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exact(worlds):
-    return [plan_expectation(index, "bertscore").run(queries).table["mean"].to_numpy() for index, queries in worlds]
+    return [
+        expectation_of(plan_scores(index, "bertscore"), queries).table["mean"].to_numpy() for index, queries in worlds
+    ]
 
 
 def estimate(index, queries, seed=0, error=0.01, threads=1):
