@@ -317,8 +317,8 @@ MUTANTS = [
     Mutant(
         "retrieval/baselines.py",
         "draws go by documents, not by rows",
-        "scorable = np.sort(representation.row_id)",
-        "scorable = representation.row_id",
+        "scorable = np.sort(row_id)",
+        "scorable = row_id",
         "retrieval/test_baselines.py -k 'random and not embedding'",
     ),
     Mutant(
@@ -858,11 +858,25 @@ MUTANTS = [
         "retrieval/test_results.py -k power",
     ),
     Mutant(
-        "retrieval/expectation.py",
+        "retrieval/document_pairs.py",
         "the error of a set is that of its first shard",
-        "max(kernel.score_error(corpus, batch) for corpus, batch, _ in sides)",
-        "[kernel.score_error(corpus, batch) for corpus, batch, _ in sides][0]",
+        "max(self.kernel.score_error(*of_part) for of_part in self.arrays)",
+        "self.kernel.score_error(*self.arrays[0])",
         "retrieval/test_shards.py -k worst_shard",
+    ),
+    Mutant(
+        "retrieval/document_pairs.py",
+        "queries are those that the first shard tells apart",
+        "part.encoded.item(int(part.place[query]))",
+        "self.parts[0].encoded.item(int(self.parts[0].place[query]))",
+        "retrieval/test_shards.py -k told_apart",
+    ),
+    Mutant(
+        "retrieval/pair_scores.py",
+        "no pair is scored by the plain scorer, too",
+        "of_record.check(",
+        "(lambda *checked: None)(",
+        "retrieval/test_pair_scores.py -k wrong_kernel",
     ),
     Mutant(
         "corpora/prediction_views.py",

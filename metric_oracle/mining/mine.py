@@ -38,9 +38,9 @@ from metric_oracle.mining.selection import Selection, best_allowed, check_select
 from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.checks import check_alone
 from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.document_pairs import Pairs, encode_for
+from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.exclusion import of_order
-from metric_oracle.retrieval.kernels import arrays_of, load_kernel
+from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import SearchOptions, chosen
 from metric_oracle.retrieval.part_files import members_of
 from metric_oracle.retrieval.plan import Plan, plan
@@ -311,16 +311,13 @@ def _best_with_themselves(planned: Plan) -> np.ndarray:
     """
     rows, scores = [np.empty(0, np.int64)], [np.empty(0)]
     for shard in planned.index.shards():
-        representation, reports = representation_of(shard, planned.metric), prepared_reports(shard)
-        kernel = load_kernel(planned.metric, "cpu")
-        corpus_rows = np.sort(representation.row_id)
+        reports, corpus_rows = prepared_reports(shard), scorable_rows(shard, planned.metric)
         for begin in range(0, len(corpus_rows), BLOCK):
             of_block = corpus_rows[begin : begin + BLOCK]
-            encoded = encode_for(shard, representation, reports.take(of_block), planned.options.settings)
-            documents = representation.document_of_row[of_block].astype(np.int64)
-            corpus, batch = arrays_of(planned.metric, representation, encoded)
-            scores.append(kernel.score_pairs(corpus, batch, encoded.document_of_row, documents)[0])
-            rows.append(of_block + shard.first_row)
+            anchors = reports.take(of_block - shard.first_row)
+            pairs = Pairs.of(shard, planned.metric, anchors, planned.options.settings)
+            scores.append(pairs.score(pairs.which, pairs.document_of_row[of_block])[0])
+            rows.append(of_block)
     every = np.concatenate(scores)
     best = every.max() if planned.metric.higher_is_better else every.min()
     return np.concatenate(rows)[np.abs(every - best) <= 1e-6 * abs(best)]

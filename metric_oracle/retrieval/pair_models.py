@@ -69,21 +69,21 @@ def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel])
 
 
 def score_pairs(
-    model: PairModel, pairs: Sequence[tuple[str, str]], progress: Advance | None = None
-) -> tuple[list[tuple[float, dict[str, float]] | None], dict[str, Any]]:
-    """Return (score, components by name) of each (reference, candidate) pair of texts, and a dict of notes on the run.
+    model: PairModel, pairs: Sequence[tuple[str, str]]
+) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, Any]]:
+    """Return the scores of (reference, candidate) pairs of texts, float64[n], their components by name, and notes.
 
-    The notes are for the signature. If the model counts errors, the score is the sum of its components.
+    The model reads each distinct pair once. The notes are for the signature. If the model counts errors, the score is
+    the sum of its components.
     """
-    if not isinstance(model, ErrorModel):
-        scored, noted = model.score_pairs(pairs, progress=progress)
-        return list(scored), noted
-    counts, n_cut = model.count_errors(pairs, progress=progress)
-    rows = zip(totals(counts).tolist(), counts.tolist(), strict=True)
-    results: list[tuple[float, dict[str, float]] | None] = [
-        (total, dict(zip(COMPONENTS, row, strict=True))) for total, row in rows
-    ]
-    return results, {"truncated_pairs": n_cut} if n_cut else {}
+    if isinstance(model, ErrorModel):
+        counts, n_cut = model.count_errors(pairs)
+        components = dict(zip(COMPONENTS, counts.T, strict=True))
+        return totals(counts), components, {"truncated_pairs": n_cut} if n_cut else {}
+    found, noted = model.score_pairs(pairs)
+    names = found[0][1] if found else {}
+    scores = np.array([score for score, _ in found], np.float64)
+    return scores, {name: np.array([parts[name] for _, parts in found]) for name in names}, noted
 
 
 def totals(counts: np.ndarray) -> np.ndarray:

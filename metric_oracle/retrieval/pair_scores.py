@@ -100,7 +100,8 @@ def score_rows(
         of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
         if reads_pairs(of_kind[0]):
             both = list(zip(queries.texts, index.take("text", rows).to_pylist(), strict=True))
-            scored[of_kind[0].name], described = _read(pair_models[kind], both)
+            total, components, described = score_pairs(pair_models[kind], both)
+            scored[of_kind[0].name] = _Scored(np.ones(n, bool), total, components)
             noted |= {of_kind[0].name: described} if described else {}
             used[kind] = {"encoder": pair_models[kind].signature}
             continue
@@ -168,15 +169,6 @@ def places_of(reports: Reports, kind: str) -> np.ndarray | None:
     if not REPRESENTATIONS[kind].is_attached:
         return np.zeros(len(reports.ids), np.int64)
     return reports.attached[kind].of_row if kind in reports.attached else None
-
-
-def _read(model: PairModel, pairs: Sequence[tuple[str, str]]) -> tuple[_Scored, dict[str, Any]]:
-    """Return the scores of pairs of texts by a model that reads both, and a dict of notes on the run."""
-    found, described = score_pairs(model, pairs)
-    is_known = np.array([pair is not None for pair in found])
-    names = next((pair[1] for pair in found if pair is not None), {})
-    values = np.array([[np.nan] * (len(names) + 1) if pair is None else [pair[0], *pair[1].values()] for pair in found])
-    return _Scored(is_known, values[:, 0], dict(zip(names, values[:, 1:].T, strict=True))), described
 
 
 def _score_kind(

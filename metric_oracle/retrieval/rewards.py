@@ -251,18 +251,12 @@ class Scorer:
         return sign * score_cells(truth, written, (sizes, sizes), self.record, DEFAULTS, self.counted)
 
     def _read_together(self, candidates: list[str], references: list[str], sizes: np.ndarray) -> np.ndarray:
-        """Return the scores by a model that reads reference and candidate together, group after group: float64[...].
-
-        Each distinct pair is scored once.
-        """
+        """Return the scores by a model that reads reference and candidate together, group after group: float64[...]."""
         ends = np.cumsum(sizes)
         groups = [range(end - size, end) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
         pairs = [(references[j], candidates[i]) for group in groups for i in group for j in group]
-        distinct = list(dict.fromkeys(pairs))
         assert self.pair_model is not None
-        scores, _ = score_pairs(self.pair_model, distinct)
-        score_of = {pair: np.nan if score is None else score[0] for pair, score in zip(distinct, scores, strict=True)}
-        return np.array([score_of[pair] for pair in pairs])
+        return score_pairs(self.pair_model, pairs)[0]
 
     def _inputs(self, candidates: list[str], references: list[str] | None) -> tuple[Reports, Reports]:
         """Return references and candidates with their sources; one object without references."""

@@ -17,6 +17,7 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes.ngrams import tokenize_coco, tokenize_rouge
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.kernels.bleu import reference as bleu
+from metric_oracle.kernels.bleu.cpu import Backend
 from metric_oracle.kernels.cosine import reference as cosine
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.kernels.rouge_l import reference as rouge_l
@@ -155,6 +156,22 @@ def test_scores_are_those_of_the_search_on_iu_xray(iu_xray, tmp_path):
         scores = score(test, chosen, [metric])
         assert column(scores, "query_id") == test.ids
         assert column(scores, metric) == results.table["score"].to_pylist()
+
+
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_a_wrong_kernel_is_found(monkeypatch, place):
+    texts = ["no acute process", "small effusion", "clear lungs", "edema", "no edema", "heart size is normal", "rib"]
+    real = Backend.pair_scores
+
+    def wrong(self, corpus, batch, query, document):
+        scores = real(self, corpus, batch, query, document)
+        scores[place] += 1e-12
+        return scores
+
+    monkeypatch.setattr(Backend, "pair_scores", wrong)
+    match = r"^score: bleu-2 of row \d must be \(.*\) for query '\d', as the plain scorer computes it; got \("
+    with pytest.raises(mo.MetricOracleError, match=match):
+        score(reports(texts), reports(texts[::-1]), ["bleu"])
 
 
 @pytest.mark.parametrize("idf", ["tests", "corpus"])
