@@ -171,7 +171,7 @@ class Reports:
         Parameters
         ----------
         positions : sequence of int or int64[n]
-            Places of the reports, which may repeat.
+            Places of the reports. Those of loaded reports may repeat.
 
         Returns
         -------
