@@ -5,6 +5,7 @@ The files lie beside the repository (CC BY-NC-ND): what is made of them stays in
 
 import csv
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,14 +36,14 @@ def write_recombined(folder: Path, n_reports: int, n_tests: int, *, seed: int = 
         real = read_reports(
             source / "indiana_reports.csv", Read(section=SECTION, split=split, split_file=source / "r2gen_split.csv")
         )
-        texts = real.texts[:n] + recombined(real.texts, n - len(real.texts), rng)
+        texts = [*real.texts[:n], *recombined(real.texts, n - len(real.texts), rng)]
         with (folder / f"{side}.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(("study_id", "report"))
             writer.writerows((f"{side}-{i}", text) for i, text in enumerate(texts))
 
 
-def recombined(texts: list[str], n: int, rng: np.random.Generator) -> list[str]:
+def recombined(texts: Sequence[str], n: int, rng: np.random.Generator) -> list[str]:
     """Return n texts, or none where n is negative, made of the sentences of others."""
     reports = [_SENTENCE.split(text) for text in texts]
     made = []
