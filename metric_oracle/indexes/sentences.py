@@ -34,21 +34,22 @@ COPIES = 2  # extra copies of the first vector of a set, with weight 0
 
 
 @dataclass(frozen=True)
-class SentenceIndex(Documents):
-    """Distinct sets of sentence vectors of a corpus, largest first."""
+class SentenceDocuments(Documents):
+    """Distinct sets of sentence vectors, largest first."""
 
     # float32[T, d], vectors of length 1 up to rounding; scores are those of the stored numbers. Within a set they are
     # sorted by their bytes, so that reports with the same sentences in another order are one set.
     vectors: np.ndarray
     ptr: np.ndarray  # int64[D + 1], offsets of the vectors of each set, including the copies
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each set
-    row_id: np.ndarray  # int64[...], corpus rows, ascending within a set
-    screens: dict[str, np.ndarray]  # data from which cosines are bounded, see `kernels.bertscore.codec.screen`
+    row_id: np.ndarray  # int64[...], rows, ascending within a set
+    # of a corpus: data from which cosines are bounded, see `kernels.bertscore.codec.screen`
+    screens: dict[str, np.ndarray] | None = None
     data_files: ClassVar[tuple[str, ...]] = ("sentences.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow",)
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "SentenceIndex":
+    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "SentenceDocuments":
         """Index the sentence vectors in `reports`; the texts are not read.
 
         Raise InputError if vectors have more components, or a report has more sentences, than the proof of the bounds
@@ -65,7 +66,7 @@ class SentenceIndex(Documents):
             )
         return cls(vectors, ptr, *group_rows(set_of_row, len(ptr) - 1), _screens(vectors, ptr))
 
-    def encode(self, reports: Reports) -> "SentenceQueries":
+    def encode(self, reports: Reports) -> "SentenceDocuments":
         """Return the distinct sets of the queries; raise InputError if their vectors have not the index's width.
 
         Where either has no sentences, the width does not matter.
@@ -80,13 +81,14 @@ class SentenceIndex(Documents):
                 "Encode queries and corpus with one model.",
             )
         vectors, ptr, which = _distinct_sets(attachment, corpus_width)
-        batch = TokenBatch(vectors, ptr, _weights(ptr).astype(np.float64), None)
-        return SentenceQueries(*group_rows(which, len(ptr) - 1), batch)
+        return SentenceDocuments(vectors, ptr, *group_rows(which, len(ptr) - 1))
 
-    def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus:
+    def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus | TokenBatch:
         """Return the arrays that the kernels read, in the width of the queries if the index has no sentences."""
-        assert isinstance(queries, SentenceQueries)
-        width = queries.batch.states.shape[1]
+        if self.screens is None:
+            return TokenBatch(self.vectors, self.ptr, _weights(self.ptr).astype(np.float64), None)
+        assert isinstance(queries, SentenceDocuments)
+        width = queries.vectors.shape[1]
         if width != self.vectors.shape[1]:  # the index has no sentences: its vectors only stand for empty reports
             vectors = _any_vectors(len(self.vectors), width)
             return replace(self, vectors=vectors, screens=_screens(vectors, self.ptr))._corpus
@@ -94,7 +96,8 @@ class SentenceIndex(Documents):
 
     @cached_property
     def _corpus(self) -> TokenCorpus:
-        """The arrays that the kernels read; their vectors are as wide as those of the index."""
+        """The arrays of a corpus; their vectors are as wide as those of the index."""
+        assert self.screens is not None
         ids = _weights(self.ptr)
         screens: dict[str, Any] = {**self.screens, "norm_error": float(self.screens["norm_error"][0])}
         order = screens.pop("order", None)  # indexes of version 0.2 have none
@@ -126,10 +129,11 @@ class SentenceIndex(Documents):
         """Write the vectors and their rows, and the data of the bounds apart."""
         arrays = {"vectors": self.vectors, "ptr": self.ptr, "row_ptr": self.row_ptr, "row_id": self.row_id}
         write_arrays(folder / "sentences.arrow", arrays)
+        assert self.screens is not None
         write_arrays(folder / "screen.arrow", self.screens)
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "SentenceIndex":
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "SentenceDocuments":
         """Open the vectors, their rows and the data of the bounds."""
         arrays, screens = (read_arrays(mapped_files[name]) for name in (*cls.data_files, *cls.derived_files))
         check_offsets(arrays["ptr"], arrays["vectors"])
@@ -141,23 +145,6 @@ class SentenceIndex(Documents):
         ids = [str(document) for document in range(len(self.ptr) - 1)]
         ptr = self.ptr - COPIES * np.arange(len(self.ptr))
         return SentenceTable(ids, ptr, self.vectors[_weights(self.ptr) > 0])
-
-
-@dataclass(frozen=True)
-class SentenceQueries(Documents):
-    """Distinct sets of sentence vectors of a batch of queries."""
-
-    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
-    row_id: np.ndarray  # int64[Q], queries, ascending within a document
-    batch: TokenBatch  # the sets, with sentences in place of tokens
-
-    def arrays(self, metric: Metric, queries: Documents) -> TokenBatch:
-        """Return the arrays that the kernels read, for any metric."""
-        return self.batch
-
-    def item(self, q: int) -> np.ndarray:
-        """Return the vectors of a distinct query, by its number, without the copies: float32[n, d]."""
-        return self.batch.states_of(q)[:-COPIES]
 
 
 def _weights(ptr: np.ndarray) -> np.ndarray:

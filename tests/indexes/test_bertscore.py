@@ -96,7 +96,9 @@ def test_states_are_those_of_the_encoder(built, fake_encoder):
         assert index.states[of_unit].tobytes() == states[some].tobytes()
         item = index.item(unit)
         assert item.states.tobytes() == states[some].tobytes()
-        assert item.weights.tolist() == [float(i > 1) for i in tokens.ids[some]]
+        assert item.ids.tolist() == tokens.ids[some].tolist()
+        weight_of_id = index.encode(queries(TEXTS[row]), wordless=True).weight_of_id
+        assert weight_of_id[item.ids].tolist() == [float(i > 1) for i in tokens.ids[some]]
         assert item.baseline is None
     sequences = {tuple(tokens.ids[tokens.ptr[i] : tokens.ptr[i + 1]]) for i in range(len(TEXTS))}
     assert len(index.ptr) - 1 == len(sequences) < len(set(TEXTS))

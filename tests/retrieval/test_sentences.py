@@ -12,7 +12,7 @@ import metric_oracle as mo
 from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.sentences.reference import score
-from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.kernels import arrays_of, load_kernel
 from metric_oracle.sources.sentences import as_sentences
 
 
@@ -130,11 +130,11 @@ def test_random_scores_are_within_their_error(tmp_path):
     inputs = mo.reports(texts(12), sentences=corpus_of(asked)).load()
     part, kernel = index.part("sentences"), load_kernel(mo.metrics.METRICS["sentences"], "cpu")
     encoded = part.encode(inputs)
-    sets = part.arrays(None, encoded)
+    sets, batch = arrays_of(mo.metrics.METRICS["sentences"], part, encoded)
     chosen = range(int(encoded.document_of_row.max()) + 1)
-    error = kernel.score_error(sets, encoded.batch)
+    error = kernel.score_error(sets, batch)
     assert error < 1e-6
-    for q, scores in zip(chosen, kernel.score_all(sets, encoded.batch, chosen), strict=True):
+    for q, scores in zip(chosen, kernel.score_all(sets, batch, chosen), strict=True):
         exact = [score(part.item(d), encoded.item(q))[0] for d in range(len(scores))]
         assert np.abs(scores - exact).max() <= error
 

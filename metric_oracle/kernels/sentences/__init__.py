@@ -15,7 +15,7 @@ _SOURCE = SourceRecord(
 METRICS = (
     Metric(
         "sentences",
-        RepresentationRecord("sentences", "metric_oracle.indexes.sentences:SentenceIndex", _SOURCE),
+        RepresentationRecord("sentences", "metric_oracle.indexes.sentences:SentenceDocuments", _SOURCE),
         "sentences",
         "cosine Chamfer distance of given sentence vectors, mean of both ways; set distances as in SDR (Gulluk et "
         "al., arXiv 2606.00440)",
