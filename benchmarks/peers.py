@@ -214,7 +214,7 @@ def _incidence(data: Data) -> tuple[Any, Any, Any, Any]:
     matrices = []
     for ids, ptr in (
         (representation.features.fwd_id, representation.features.fwd_ptr),
-        (encoded.queries.id, encoded.queries.ptr[:: encoded.queries.sizes.shape[1]]),
+        (encoded.batch.queries.id, encoded.batch.queries.ptr[:: encoded.batch.queries.sizes.shape[1]]),
     ):
         ones = np.ones(len(ids), np.float32)
         matrices.append(csr_matrix((ones, np.array(ids), np.array(ptr)), shape=(len(ptr) - 1, n_features)))
@@ -244,7 +244,9 @@ class SparseProduct(Search):
         for family in range(2):
             columns = slice(edges[family], edges[family + 1])
             sizes = representation.features.sizes[family].astype(np.float64)
-            families.append((tests[:, columns], corpus[:, columns].T.tocsr(), encoded.queries.sizes[:, family], sizes))
+            families.append(
+                (tests[:, columns], corpus[:, columns].T.tocsr(), encoded.batch.queries.sizes[:, family], sizes)
+            )
 
         def best(first: int) -> np.ndarray:
             block = slice(first, first + self.block)

@@ -4,7 +4,7 @@ It has no files of its own and reads the n-grams that an index stores. The metri
 counted: the queries, which are the references of a test set, as in pycocoevalcap; or the corpus.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -14,7 +14,7 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
-from metric_oracle.indexes.features import FeatureDocuments, lookup
+from metric_oracle.indexes.features import FeatureDocuments, Mapped, TranslatedQueries, lookup
 from metric_oracle.indexes.lists import group_rows, offsets_of
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_sequences
 from metric_oracle.indexes.store import Strings
@@ -201,7 +201,8 @@ class WeightedIndex(FeatureDocuments):
 
     def arrays(self, metric: Metric, queries: Documents) -> WeightedCorpus:
         """Return the arrays that the kernels read, with the weights that the queries determine."""
-        assert isinstance(queries, WeightedQueries)
+        assert isinstance(queries, TranslatedQueries)
+        assert queries.weight is not None
         return self.weighted(queries.weight)
 
     def weighted(self, weight: np.ndarray) -> WeightedCorpus:
@@ -212,7 +213,7 @@ class WeightedIndex(FeatureDocuments):
         inverse[squares > 0] = 1 / np.sqrt(squares[squares > 0])
         return WeightedCorpus(self.features, self.ngrams.buckets, squares, inverse)
 
-    def encode(self, reports: Reports) -> "WeightedQueries":
+    def encode(self, reports: Reports) -> TranslatedQueries:
         """Tokenize queries, look up their n-grams and weight them."""
         which, items, words, flat, ptr = distinct_sequences(reports.texts, "coco")
         in_queries = Frequencies(index_sequences("queries", words, flat, ptr, which, ORDERS))
@@ -247,7 +248,15 @@ class WeightedIndex(FeatureDocuments):
         )
         corpus_weight = self.corpus_weight(in_queries, feature[is_known], gram[is_known])
         rows = group_rows(which, len(items))
-        return WeightedQueries(*rows, items, batch, self.frequencies(in_queries), corpus_weight)
+        frequencies = self.frequencies(in_queries)
+
+        def weighted(words: Words) -> tuple[Words, Callable[[Words], dict[Words, float]]]:
+            """Return the tokens of a query, and `Frequencies.weights_of`, which remembers its last two texts."""
+            # A query is scored with many candidates in turn: the cache keeps the weights of its n-grams.
+            return words, lru_cache(2)(frequencies.weights_of)
+
+        recorded = {"weighted_by": {"texts": frequencies.texts}}
+        return TranslatedQueries(*rows, Mapped(items, weighted), batch, weight=corpus_weight, recorded=recorded)
 
     def frequencies(self, in_queries: Frequencies) -> Frequencies:
         """Return the document frequencies from which weights are computed: here those in the queries."""
@@ -315,29 +324,3 @@ class CorpusWeightedIndex(WeightedIndex):
     def corpus_weight(self, in_queries: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
         """Return the weight of each n-gram of the corpus, which does not depend on the queries."""
         return self._weight
-
-
-@dataclass(frozen=True)
-class WeightedQueries(Documents):
-    """Distinct token sequences of a batch of queries, with the weights of n-grams."""
-
-    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
-    row_id: np.ndarray  # int64[Q], queries, ascending within a document
-    items: Sequence[Words]  # the distinct sequences
-    batch: WeightedBatch  # their n-grams, with the weights
-    frequencies: Frequencies  # the document frequencies that make the weights
-    weight: np.ndarray  # float64[V], weight of each n-gram of the corpus, at its first feature
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The number of texts by which n-grams are weighted."""
-        return {"weighted_by": {"texts": self.frequencies.texts}}
-
-    def item(self, q: int) -> tuple[Words, Callable[[Words], dict[Words, float]]]:
-        """Return the tokens of a distinct query, and `Frequencies.weights_of`, which remembers its last two texts."""
-        # A query is scored with many candidates in turn: the cache keeps the weights of its n-grams.
-        return self.items[q], lru_cache(2)(self.frequencies.weights_of)
-
-    def arrays(self, metric: Metric, queries: Documents) -> WeightedBatch:
-        """Return the arrays that the kernels read, for any metric."""
-        return self.batch

@@ -3,8 +3,11 @@
 It has posting lists (documents of each feature), forward lists (features of each document) and corpus rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +16,7 @@ from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, gathered
 from metric_oracle.kernels._overlap import Features, QueryFeatures
+from metric_oracle.records import Metric
 
 SHORTEST_SKIPPED = 4  # postings per length bucket that a list needs for a row in the skip table
 AT_ONCE = 1 << 26  # postings that are sorted in memory at once, 256 MiB
@@ -44,6 +48,53 @@ class FeatureDocuments(Documents):
         """Return all documents in the form of encoded queries of this corpus."""
         sizes = self.features.sizes.T.copy()
         return QueryFeatures(offsets_of(sizes), self.features.fwd_id, sizes)
+
+
+@dataclass(frozen=True)
+class Mapped(Sequence[Any]):
+    """A sequence whose values are made when they are read: `function` of each of `values`."""
+
+    values: Sequence[Any] | np.ndarray
+    function: Callable[[Any], Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.function(self.values[place])
+
+
+@dataclass(frozen=True)
+class TranslatedQueries(Documents):
+    """Distinct queries, whose features were looked up in the vocabulary of a corpus."""
+
+    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
+    row_id: np.ndarray  # int64[Q], queries, ascending within a document
+    items: Sequence[Any]  # the documents as the plain scorer takes them, made without the corpus
+    batch: Any  # the named tuple that the kernels read
+    # makes an index in memory of the queries themselves, with all their features, also those that the corpus lacks
+    make_index: Callable[[], Any] | None = None
+    weight: np.ndarray | None = None  # float64[V], weights that the queries give to the features of the corpus
+    recorded: dict[str, Any] = field(default_factory=dict)  # what the signature records
+
+    @cached_property
+    def query_index(self) -> Any:
+        """What `make_index` returns, made once."""
+        assert self.make_index is not None
+        return self.make_index()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `recorded` has."""
+        return self.recorded
+
+    def arrays(self, metric: Metric, queries: Documents) -> Any:
+        """Return the arrays that the kernels read, for any metric."""
+        return self.batch
+
+    def item(self, document: int) -> Any:
+        """Return a distinct query, by its number, as the plain scorer takes it."""
+        return self.items[document]
 
 
 def pack(document: np.ndarray, feature: np.ndarray, n_documents: int, family_ptr: np.ndarray) -> tuple[np.ndarray, ...]:

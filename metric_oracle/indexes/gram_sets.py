@@ -9,11 +9,19 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
-from metric_oracle.indexes.features import FeatureDocuments, buckets_of, check_features, invert, lookup, pack_queries
+from metric_oracle.indexes.features import (
+    FeatureDocuments,
+    TranslatedQueries,
+    buckets_of,
+    check_features,
+    invert,
+    lookup,
+    pack_queries,
+)
 from metric_oracle.indexes.lists import group_rows, offsets_of, ranks_of
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
-from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
+from metric_oracle.kernels._overlap import Features, SetBatch, SetCorpus
 from metric_oracle.kernels.contract import read_only
 from metric_oracle.records import Metric
 
@@ -78,7 +86,7 @@ class GramSets(FeatureDocuments):
         """Return the n-grams of a document."""
         return grams_of(self.words.item(self.sequence_of[document]), self.order)
 
-    def encode(self, reports: Reports) -> "GramSetQueries":
+    def encode(self, reports: Reports) -> TranslatedQueries:
         """Collect the n-grams of queries, and look up those that the corpus has."""
         which, sequences, *_ = distinct_sequences(reports.texts, "words")
         number: dict[frozenset[Gram], int] = {}
@@ -94,7 +102,8 @@ class GramSets(FeatureDocuments):
         sizes = np.array([[len(grams)] for grams in number], np.int32).reshape(-1, 1)
         n_grams = len(self.features.post_ptr) - 1
         rows = group_rows(which, len(number))
-        return GramSetQueries(*rows, list(number), pack_queries(query, gram, sizes, np.array([0, n_grams])))
+        queries = pack_queries(query, gram, sizes, np.array([0, n_grams]))
+        return TranslatedQueries(*rows, list(number), SetBatch(queries))
 
     def _find(self, sequences: list[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
         """Return the pairs (sequence, n-gram) of the n-grams that the corpus has, each once: int64[P] and int64[P].
@@ -138,21 +147,3 @@ class FourgramSets(GramSets):
     """Sets of runs of four words."""
 
     order = 4
-
-
-@dataclass(frozen=True)
-class GramSetQueries(Documents):
-    """Distinct sets of n-grams of a batch of queries."""
-
-    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
-    row_id: np.ndarray  # int64[Q], queries, ascending within a document
-    items: list[frozenset[Gram]]  # the distinct sets
-    queries: QueryFeatures  # their n-grams that the corpus has
-
-    def arrays(self, metric: Metric, queries: Documents) -> SetBatch:
-        """Return the arrays that the kernels read, for any metric."""
-        return SetBatch(self.queries)
-
-    def item(self, q: int) -> frozenset[Gram]:
-        """Return the n-grams of a distinct query, by its number."""
-        return self.items[q]

@@ -6,7 +6,7 @@ report has the labels of its sentences. Such sets are compared like graphs witho
 
 import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,14 +15,14 @@ import numpy as np
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.features import TranslatedQueries
 from metric_oracle.indexes.lists import group_rows
-from metric_oracle.indexes.radgraph import GraphIndex, GraphQueries, build_graphs
+from metric_oracle.indexes.radgraph import GraphIndex, build_graphs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.indexes.vectors import VectorDocuments, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.chexbert_labels.cpu import LabelVectors
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.records import Metric
-from metric_oracle.sources.contract import Attachment
 
 # Value of the classes 0 blank, 1 positive, 2 negative, 3 uncertain in a label vector.
 VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1, -1, 0)}
@@ -143,13 +143,12 @@ class SrrSets(GraphIndex):
         index = build_graphs(_as_graphs(stored.vectors), stored.document_of_row)
         return cls(**{field.name: getattr(index, field.name) for field in fields(index)}, stored=stored)
 
-    def encode(self, reports: Reports) -> GraphQueries:
-        """Return the sets of the queries as graphs."""
+    def graphs_of(self, reports: Reports) -> tuple[GraphTable, np.ndarray]:
+        """Return the sets of reports as graphs, and which each report has."""
         queries = self.stored.encode(reports)
-        graphs = Attachment(_as_graphs(queries.vectors), queries.document_of_row)
-        return super().encode(replace(reports, attached={"radgraph": graphs}))
+        return _as_graphs(queries.vectors), queries.document_of_row
 
-    def encode_rows(self, reports: Reports, **settings: Any) -> GraphQueries:
+    def encode_rows(self, reports: Reports, **settings: Any) -> TranslatedQueries:
         """Encode the queries like any others: the index stores no graphs of them."""
         return self.encode(reports)
 

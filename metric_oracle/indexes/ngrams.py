@@ -7,9 +7,9 @@ number of clipped n-gram matches of two texts is then the size of a set intersec
 import mmap
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, count, repeat
 from pathlib import Path
 from string import ascii_lowercase, digits
@@ -21,6 +21,8 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
+    Mapped,
+    TranslatedQueries,
     as_queries,
     buckets_of,
     check_features,
@@ -33,7 +35,7 @@ from metric_oracle.indexes.features import (
 from metric_oracle.indexes.lists import distinct_in_order, group_rows, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
 from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, rank_features, renumber, reorder
-from metric_oracle.kernels._overlap import Features, QueryFeatures, SequenceBatch, SequenceCorpus
+from metric_oracle.kernels._overlap import Features, SequenceBatch, SequenceCorpus
 from metric_oracle.kernels._tokens import BLANK, FIRST, PART, split_tokens
 from metric_oracle.kernels.contract import read_only
 from metric_oracle.records import Metric
@@ -141,26 +143,30 @@ class NgramIndex(FeatureDocuments):
         words = self.sequence[self.sequence_ptr[document] : self.sequence_ptr[document + 1]]
         return tuple(map(self.words.__getitem__, words.tolist()))
 
-    def encode(self, reports: Reports) -> "NgramQueries":
+    def encode(self, reports: Reports) -> TranslatedQueries:
         """Tokenize the queries, and look up each of their distinct features once."""
         which, items, words, flat, ptr = distinct_sequences(reports.texts, self.kind)
         rows = group_rows(which, len(items))
         return self._encoded(rows, items, index_queries(words, flat, ptr, len(self.family_ptr) - 1))
 
-    def encode_rows(self, reports: Reports, **settings: Any) -> "NgramQueries":
+    def encode_rows(self, reports: Reports, **settings: Any) -> TranslatedQueries:
         """Return the documents of the rows as encoded queries, without tokenizing their texts."""
         assert reports.stored is not None
         documents, _, which = distinct_in_order(self.document_of_row[reports.stored[1]])
         words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
         ptr = offsets_of(np.diff(self.sequence_ptr)[documents])
         rows = group_rows(which, len(documents))
-        return NgramQueries(*rows, DocumentTokens(self, documents), self.queries_of(documents), words, ptr)
+        items = Mapped(documents, self.item)
+        batch = SequenceBatch(self.queries_of(documents), words, ptr)
+        return TranslatedQueries(*rows, items, batch, partial(_index_items, items, len(self.family_ptr) - 1))
 
     def own_batch(self) -> SequenceBatch:
         """Return all documents, with their sequences of word ids."""
         return SequenceBatch(self.own_queries(), self.sequence.astype(np.int64), self.sequence_ptr)
 
-    def encode_again(self, reports: Reports, encoded_before: "NgramQueries | None", **settings: Any) -> "NgramQueries":
+    def encode_again(
+        self, reports: Reports, encoded_before: TranslatedQueries | None, **settings: Any
+    ) -> TranslatedQueries:
         """Look up each distinct feature of the queries once; tokenize their texts only if `encoded_before` is None."""
         if encoded_before is None:
             return self.encode(reports)
@@ -169,14 +175,15 @@ class NgramIndex(FeatureDocuments):
 
     def _encoded(
         self, rows: tuple[np.ndarray, np.ndarray], items: Sequence[tuple[str, ...]], query_index: "NgramIndex"
-    ) -> "NgramQueries":
+    ) -> TranslatedQueries:
         """Return queries whose distinct sequences are `items` and the documents of `query_index`.
 
         `rows` are `row_ptr` and `row_id` of the queries.
         """
         words = self.ids_of_words(query_index.words)[query_index.sequence]
         queries = as_queries(query_index.features, self.ids_of(query_index))
-        return NgramQueries(*rows, items, queries, words, query_index.sequence_ptr, query_index)
+        batch = SequenceBatch(queries, words, query_index.sequence_ptr)
+        return TranslatedQueries(*rows, items, batch, lambda: query_index)
 
     def ids_of_words(self, words: Sequence[str]) -> np.ndarray:
         """Return the id in this index of each word, -1 if the index lacks it: int64[W]."""
@@ -248,62 +255,11 @@ class NgramIndex(FeatureDocuments):
         return opened
 
 
-@dataclass(frozen=True)
-class DocumentTokens(Sequence[tuple[str, ...]]):
-    """The token sequences of some documents; each is converted from word ids to strings when it is read."""
-
-    corpus: NgramIndex
-    documents: np.ndarray  # int64[n], their numbers in the corpus
-
-    def __len__(self) -> int:
-        return len(self.documents)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self.corpus.item(self.documents[place])
-
-
-@dataclass(frozen=True)
-class Tokenized(Sequence[tuple[str, ...]]):
-    """The token sequences of some texts. One is cut by plain Python when it is read: only the plain scorer reads it."""
-
-    texts: Sequence[str]
-    tokenize: Callable[[str], list[str]]
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getitem__(self, place: Any) -> Any:
-        return tuple(self.tokenize(self.texts[place]))
-
-
-@dataclass(frozen=True)
-class NgramQueries(Documents):
-    """Distinct token sequences of a batch of queries."""
-
-    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
-    row_id: np.ndarray  # int64[Q], queries, ascending within a document
-    items: Sequence[tuple[str, ...]]  # the distinct sequences
-    queries: QueryFeatures  # their features
-    words: np.ndarray  # int64[...], word ids of the sequences, -1 for words that the corpus lacks
-    words_ptr: np.ndarray  # int64[len(items) + 1], offsets of each sequence in `words`
-    own: NgramIndex | None = None  # `query_index`, if it was made already
-
-    def arrays(self, metric: Metric, queries: Documents) -> SequenceBatch:
-        """Return the arrays that the kernels read, for any metric."""
-        return SequenceBatch(self.queries, self.words, self.words_ptr)
-
-    @cached_property
-    def query_index(self) -> NgramIndex:
-        """An index of the queries themselves, with all their n-grams; each distinct query is one document."""
-        if self.own is not None:
-            return self.own
-        words = sorted(set(chain.from_iterable(self.items)))
-        flat, ptr = flatten(self.items, {word: i for i, word in enumerate(words)})
-        return index_queries(words, flat.astype(np.int32), ptr, self.queries.sizes.shape[1])
-
-    def item(self, q: int) -> tuple[str, ...]:
-        """Return the tokens of a distinct query, by its number."""
-        return self.items[q]
+def _index_items(sequences: Sequence[tuple[str, ...]], max_order: int) -> NgramIndex:
+    """Index token sequences of queries, with n-grams of up to `max_order` words; each is one document."""
+    words = sorted(set(chain.from_iterable(sequences)))
+    flat, ptr = flatten(sequences, {word: i for i, word in enumerate(words)})
+    return index_queries(words, flat.astype(np.int32), ptr, max_order)
 
 
 def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
@@ -317,9 +273,7 @@ def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
     return ptr[:-1][text] + np.arange(len(text)) - first[text], text
 
 
-def distinct_sequences(
-    texts: Sequence[str], kind: str
-) -> tuple[np.ndarray, Tokenized, list[str], np.ndarray, np.ndarray]:
+def distinct_sequences(texts: Sequence[str], kind: str) -> tuple[np.ndarray, Mapped, list[str], np.ndarray, np.ndarray]:
     """Tokenize texts as ``TOKENIZERS[kind]`` does, and number the distinct token sequences by first appearance.
 
     Return the number of each text's sequence, int64[n]; the sequences; their words in code-point order; and the
@@ -331,7 +285,13 @@ def distinct_sequences(
     words, flat, ptr = number_tokens(distinct, kind)
     which, first = distinct_lists(ptr, flat)
     ptr, flat = reorder(ptr, flat, first)
-    return which[of_text], Tokenized([distinct[i] for i in first.tolist()], TOKENIZERS[kind]), words, flat, ptr
+    tokenize = TOKENIZERS[kind]
+
+    def tokens_of(text: str) -> tuple[str, ...]:
+        """Return the tokens of a text, cut by plain Python: only the plain scorer reads them."""
+        return tuple(tokenize(text))
+
+    return which[of_text], Mapped([distinct[i] for i in first.tolist()], tokens_of), words, flat, ptr
 
 
 def flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ commit b5ab8d0, merged in July 2026 under the same version number, it lower-case
 import mmap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -28,6 +28,8 @@ from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
+    Mapped,
+    TranslatedQueries,
     as_queries,
     buckets_of,
     check_features,
@@ -131,10 +133,9 @@ class GraphIndex(FeatureDocuments):
         key >>= 1
         return (*self._entity(key >> 28), types[key >> 24 & 15], tokens[key & (1 << 24) - 1])
 
-    def encode(self, reports: Reports) -> "GraphQueries":
+    def encode(self, reports: Reports) -> TranslatedQueries:
         """Look up the features of the queries' graphs; every query must have a graph."""
-        graphs, graph_of_row = reports.attached["radgraph"].both
-        graphs = self.as_compared(graphs)
+        graphs, graph_of_row = self.graphs_of(reports)
         queries = self._look_up(graphs, graph_of_row)
         # Queries with the same sizes and the same features of the corpus have the same results.
         bounds = queries.ptr[:: len(FAMILIES)].copy()
@@ -150,33 +151,38 @@ class GraphIndex(FeatureDocuments):
         example = np.unique(which, return_index=True)[1]
         lengths = np.diff(queries.ptr).reshape(-1, len(FAMILIES))[example]
         distinct = QueryFeatures(offsets_of(lengths), reorder(bounds, queries.id, example)[1], queries.sizes[example])
-        return GraphQueries(*group_rows(which, len(example)), graphs, graph_of_row, graph_of_row[example], distinct)
+        return _translated(group_rows(which, len(example)), graphs, graph_of_row, example, distinct)
 
-    def encode_rows(self, reports: Reports, **settings: Any) -> "GraphQueries":
+    def encode_rows(self, reports: Reports, **settings: Any) -> TranslatedQueries:
         """Return the documents of the rows as encoded queries; encode graphs that are not those of the index."""
         attachment = reports.attached["radgraph"]
         if reports.stored is None or attachment.stored_in != reports.stored[0]:
             return self.encode(reports)
-        graphs, graph_of_row = attachment.both
+        graphs, graph_of_row = self.graphs_of(reports)
         documents, first, which = distinct_in_order(self.document_of_row[reports.stored[1]])
         rows = group_rows(which, len(documents))
-        return GraphQueries(
-            *rows, self.as_compared(graphs), graph_of_row, graph_of_row[first], self.queries_of(documents)
-        )
+        return _translated(rows, graphs, graph_of_row, first, self.queries_of(documents))
 
     def own_batch(self) -> SetBatch:
         """Return all documents."""
         return SetBatch(self.own_queries())
 
-    def encode_again(self, reports: Reports, encoded_before: "GraphQueries | None", **settings: Any) -> "GraphQueries":
+    def encode_again(
+        self, reports: Reports, encoded_before: TranslatedQueries | None, **settings: Any
+    ) -> TranslatedQueries:
         """Look up each distinct feature of the queries once; encode them if `encoded_before` is None."""
         if encoded_before is None:
             return self.encode(reports)
         query_index = encoded_before.query_index
         example = query_index.row_id[query_index.row_ptr[:-1]]
         queries = as_queries(query_index.features, self.ids_of(query_index))
-        rows, graph_of_query = (query_index.row_ptr, query_index.row_id), encoded_before.graph_of_query
-        return GraphQueries(*rows, encoded_before.graphs, graph_of_query, graph_of_query[example], queries)
+        rows = query_index.row_ptr, query_index.row_id
+        return _translated(rows, *self.graphs_of(reports), example, queries)
+
+    def graphs_of(self, reports: Reports) -> tuple[GraphTable, np.ndarray]:
+        """Return the graphs of reports, with the tokens in the form that is compared, and which each report has."""
+        graphs, graph_of_row = reports.attached["radgraph"].both
+        return self.as_compared(graphs), graph_of_row
 
     def _look_up(self, graphs: GraphTable, graph_of_query: np.ndarray) -> QueryFeatures:
         """Return the features of each query's graph, whose place in the table is in `graph_of_query`: int64[Q].
@@ -305,31 +311,21 @@ class GraphIndex(FeatureDocuments):
         return cls(indexed_features, *strings, np.concatenate(keys), family_ptr, schema, n_dangling)
 
 
-@dataclass(frozen=True)
-class GraphQueries(Documents):
-    """Distinct graphs of a batch of queries."""
+def _translated(
+    rows: tuple[np.ndarray, np.ndarray],
+    graphs: GraphTable,
+    graph_of_query: np.ndarray,
+    example: np.ndarray,
+    queries: QueryFeatures,
+) -> TranslatedQueries:
+    """Return distinct graphs of queries with their features, `queries`; `rows` are `row_ptr` and `row_id`.
 
-    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
-    row_id: np.ndarray  # int64[Q], queries, ascending within a document
-    graphs: GraphTable  # with the tokens in the form that is compared
-    graph_of_query: np.ndarray  # int64[Q], position of each query's graph in the table
-    # int64[n], position of each distinct graph in the table. Graphs of equal sizes that differ only in features that
-    # the corpus lacks are one.
-    chosen: np.ndarray
-    queries: QueryFeatures  # features of the distinct graphs
-
-    def arrays(self, metric: Metric, queries: Documents) -> SetBatch:
-        """Return the arrays that the kernels read, for any metric."""
-        return SetBatch(self.queries)
-
-    @cached_property
-    def query_index(self) -> GraphIndex:
-        """An index in memory of the queries' graphs, with all their features, also those that the corpus lacks."""
-        return build_graphs(self.graphs, self.graph_of_query)
-
-    def item(self, q: int) -> Graph:
-        """Return the sets of a distinct query, by its number, made from its graph without the index."""
-        return spell_graph(self.graphs, int(self.chosen[q]))
+    `graphs` has the tokens in the form that is compared, `graph_of_query` the place of each query's graph in it, and
+    `example` a query that has each distinct graph. Graphs of equal sizes that differ only in features that the corpus
+    lacks are one.
+    """
+    items = Mapped(graph_of_query[example], partial(spell_graph, graphs))
+    return TranslatedQueries(*rows, items, SetBatch(queries), partial(build_graphs, graphs, graph_of_query))
 
 
 def spell_graph(graphs: GraphTable, g: int) -> Graph:

@@ -1,7 +1,7 @@
 """Representation of METEOR: the stems of words and their synonyms, made from the n-grams that an index stores."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -12,7 +12,7 @@ import numpy as np
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import BackendError, not_installed
 from metric_oracle.indexes.contract import Documents
-from metric_oracle.indexes.features import FeatureDocuments, as_queries
+from metric_oracle.indexes.features import FeatureDocuments, Mapped, TranslatedQueries, as_queries
 from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, index_sequences, positions
 from metric_oracle.kernels._overlap import Features
@@ -123,7 +123,7 @@ class StemIndex(FeatureDocuments):
         """Return a word with its stem and its synonyms."""
         return word, stem, self._synonyms_of.get(stem, frozenset())
 
-    def encode(self, reports: Reports) -> "StemQueries":
+    def encode(self, reports: Reports) -> TranslatedQueries:
         """Tokenize and stem the queries, and look up the stems of the corpus that their words can match."""
         which, items, words, flat, ptr = distinct_sequences(reports.texts, "ngrams")
         word_id = self.ngrams.ids_of_words(words)
@@ -155,7 +155,12 @@ class StemIndex(FeatureDocuments):
             reach_ptr,
         )
         token = dict(zip(words, map(self._token, words, stems), strict=True))
-        return StemQueries(*group_rows(which, len(items)), items, token, batch)
+
+        def tokens_of(sequence: tuple[str, ...]) -> tuple[Token, ...]:
+            """Return the tokens of a sequence of words: words with their stems and synonyms."""
+            return tuple(map(token.__getitem__, sequence))
+
+        return TranslatedQueries(*group_rows(which, len(items)), Mapped(items, tokens_of), batch)
 
 
 class SynonymIndex(StemIndex):
@@ -164,22 +169,3 @@ class SynonymIndex(StemIndex):
     def synonyms(self) -> Callable[[str], Collection[str]]:
         """Return the function of `wordnet_synonyms`, which takes a stem as it takes a word."""
         return wordnet_synonyms()
-
-
-@dataclass(frozen=True)
-class StemQueries(Documents):
-    """Distinct token sequences of a batch of queries."""
-
-    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
-    row_id: np.ndarray  # int64[Q], queries, ascending within a document
-    items: Sequence[tuple[str, ...]]  # the distinct sequences, as words
-    token: dict[str, Token]  # the token of each word
-    batch: StemBatch  # what the kernels read
-
-    def arrays(self, metric: Metric, queries: Documents) -> StemBatch:
-        """Return the arrays that the kernels read, for any metric."""
-        return self.batch
-
-    def item(self, q: int) -> tuple[Token, ...]:
-        """Return the tokens of a distinct query, by its number: words with their stems and synonyms."""
-        return tuple(map(self.token.__getitem__, self.items[q]))

@@ -236,7 +236,7 @@ def scan_of(metric: str, index, encoded):
     if metric == "rouge-l":
         return rouge_cuda.SequenceScan(*(side.arrays(METRICS["rouge-l"], encoded) for side in (index, encoded)))
     corpus = index.arrays(METRICS["bleu-2"], encoded)
-    return _overlap_cuda.OverlapScan(corpus, encoded.queries, 0, 2, bleu_cuda.scan_bleu, 0, None)
+    return _overlap_cuda.OverlapScan(corpus, encoded.batch.queries, 0, 2, bleu_cuda.scan_bleu, 0, None)
 
 
 @both

@@ -22,7 +22,7 @@ def random_texts(seed, n, words):
 
 def asked_of(encoded, n_families):
     """Return for each query its sizes and the sets of known features, family by family."""
-    queries = encoded.queries
+    queries = encoded.batch.queries
     features = [frozenset(queries.id[a:b].tolist()) for a, b in zip(queries.ptr[:-1], queries.ptr[1:], strict=True)]
     assert len(queries.id) == sum(map(len, features)), "unique within a query"
     assert queries.id.dtype == queries.sizes.dtype == np.int32
@@ -46,9 +46,9 @@ def test_ngrams(kind, n_families):
         for shard in shards:
             again, expected = shard.encode_again(inputs, encoded), shard.encode(inputs)
             assert asked_of(again, n_families) == asked_of(expected, n_families)
-            assert again.items == expected.items
-            assert np.array_equal(again.words, expected.words)
-            assert np.array_equal(again.words_ptr, expected.words_ptr)
+            assert list(again.items) == list(expected.items)
+            assert np.array_equal(again.batch.words, expected.batch.words)
+            assert np.array_equal(again.batch.words_ptr, expected.batch.words_ptr)
     assert asked_of(shards[0].encode_again(inputs, None), n_families) == asked_of(shards[0].encode(inputs), n_families)
 
 
@@ -79,16 +79,15 @@ def test_graphs(tmp_path, metric):
     parts = [shard.representation(get_metric(metric)) for shard in many.shards()]
     assert len(parts) == 4
     first = parts[0].encode(inputs)
-    assert len(first.chosen) < 10 < 20 < len(parts[1].encode(inputs).chosen)
+    assert len(first.items) < 10 < 20 < len(parts[1].encode(inputs).items)
     for encoded in (first, parts[2].encode(inputs)):
         for part in parts:
+            table, graph_of_row = part.graphs_of(inputs)
             again, expected = part.encode_again(inputs, encoded), part.encode(inputs)
             assert asked_of(again, len(FAMILIES)) == asked_of(expected, len(FAMILIES))
             for q in range(len(inputs.ids)):
                 # Graphs that differ only in what a shard lacks may stand for each other when they are encoded for it.
-                assert again.item(int(again.document_of_row[q])) == spell_graph(
-                    again.graphs, int(again.graph_of_query[q])
-                )
+                assert again.item(int(again.document_of_row[q])) == spell_graph(table, int(graph_of_row[q]))
 
 
 def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):

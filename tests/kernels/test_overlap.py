@@ -79,7 +79,7 @@ def test_a_report_as_a_query_has_its_own_features(kind):
     texts = list(dict.fromkeys(["", "a", *reports(3, 40, "abc", (0, 1, 2, 3, 5, 8)), "b b b b b b b b b b b"]))
     index = build_ngrams(kind, texts, np.arange(len(texts)))
     encoded = index.encode(Reports(texts, texts))
-    features, queries = index.features, encoded.queries
+    features, queries = index.features, encoded.batch.queries
     units = index.document_of_row
     n_families = queries.sizes.shape[1]
     own = []

@@ -35,11 +35,11 @@ def test_rows_are_encoded_as_their_reports_are(index, kind, chosen):
     part, queries = index.part(kind), prepared_reports(index).take(np.array(chosen, np.int64))
     usual, own = part.encode(replace(queries, stored=None)), part.encode_rows(queries)
     assert np.array_equal(own.document_of_row, usual.document_of_row)
-    pairs = list(zip(own.queries, usual.queries, strict=True))
+    pairs = list(zip(own.batch.queries, usual.batch.queries, strict=True))
     if "radgraph" not in kind:
         pairs += list(zip(*(side.arrays(None, side) for side in (own, usual)), strict=True))[1:]
     assert [(one.dtype, one.tolist()) for one, _ in pairs] == [(other.dtype, other.tolist()) for _, other in pairs]
-    n = len(usual.queries.sizes)
+    n = len(usual.batch.queries.sizes)
     assert [own.item(q) for q in range(n)] == [usual.item(q) for q in range(n)]
 
 
