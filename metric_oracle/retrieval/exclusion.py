@@ -198,9 +198,9 @@ class Excluded:
         # Documents of two shards are equal where their keys are.
         distinct, which = np.unique(documents, return_inverse=True)
         keys: dict[Any, int] = {}
-        group = np.array([keys.setdefault(self._key(document), len(keys)) for document in distinct.tolist()])
+        group = np.array([-1 if d < 0 else keys.setdefault(self._key(d), len(keys)) for d in distinct.tolist()])
         own, place = np.unique(of_row, return_inverse=True)
-        of_own = np.array([keys.get(self._key(document), -1) if document >= 0 else -1 for document in own.tolist()])
+        of_own = np.array([-1 if d < 0 else keys.get(self._key(d), -1) for d in own.tolist()])
         return group[which.reshape(-1)], of_own[place.reshape(-1)], len(keys)
 
 

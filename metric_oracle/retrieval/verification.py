@@ -287,17 +287,17 @@ class _Check:
         Documents are those of the metric that ranks reports, without the metrics of conditions.
         """
         (row,) = self._rows_by(SELF).get(query, np.array([-1]))
-        same: list[int] = []
-        for shard in self.index.shards() if row >= 0 else ():
-            if shard.first_row <= row < shard.first_row + shard.n_reports:
-                of_query = representation_of(shard, of_order(self.record))
-                key = of_query.key(int(of_query.document_of_row[row - shard.first_row]))
-        for shard in self.index.shards() if row >= 0 else ():
-            part = representation_of(shard, of_order(self.record))
+        key, same = None, []
+        parts = [(shard.first_row, representation_of(shard, of_order(self.record))) for shard in self.index.shards()]
+        for first_row, part in parts:
+            if first_row <= row < first_row + len(part.document_of_row):
+                document = int(part.document_of_row[row - first_row])
+                key = None if document < 0 else part.key(document)
+        for first_row, part in parts if key is not None else ():
             for document in range(len(part.row_ptr) - 1):
                 if part.key(document) == key:
                     rows = part.row_id[part.row_ptr[document] : part.row_ptr[document + 1]]
-                    same.extend((rows + shard.first_row).tolist())
+                    same.extend((rows + first_row).tolist())
         return np.array(same, np.int64)
 
     def lines(self, tell: Advance) -> None:

@@ -91,6 +91,19 @@ def test_same_needs_rows_of_the_index(index):
             mo.retrieve(index, queries, "bleu", options=options)
 
 
+@pytest.mark.parametrize("shard_rows", [None, 2])
+def test_same_excludes_nothing_for_a_row_that_the_metric_cannot_score(tmp_path, shard_rows):
+    """The row of the index has no vector, while the test report, the same one, has that of another row."""
+    texts = {f"s{i}": text for i, text in enumerate(["no edema", "small effusion", "clear", "no pneumothorax"])}
+    vectors = {"s0": [1.0, 0.0], "s1": [0.0, 1.0], "s2": [1.0, 0.0]}
+    corpus = mo.reports(texts, embeddings=vectors)
+    index = mo.build_index(corpus, tmp_path / "INDEX", metrics="embedding", shard_rows=shard_rows)
+    queries = mo.reports({"s3": texts["s3"], "s0": texts["s0"]}, embeddings={"s3": [0.0, 1.0], "s0": [1.0, 0.0]})
+    found = mo.retrieve(index, queries, "embedding", options=mo.SearchOptions(k=3, exclude="same"))
+    assert pairs_of(found) == [("s3", "s1"), ("s3", "s0"), ("s3", "s2"), ("s0", "s1")]
+    assert mo.verify(index, found, queries) == {"pairs": 4, "queries": 2}
+
+
 def test_options_are_checked_before_the_queries_are_read(index):
     with pytest.raises(InputError, match="exclude must be among self, text, same, subject_id; got 'patient'"):
         plan(index, "bleu", mo.SearchOptions(exclude=["self", "patient"]))
