@@ -30,7 +30,6 @@ from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pa
 from metric_oracle.retrieval.search import digest
 
 DEFAULT_METRICS = shown_in("score")
-# Document of a blank report that has no entry in a source: no entities, so F1 is 0, as in F1RadGraph and Yu et al.
 # Entries of the manifest that describe how a representation was made, independent of the texts.
 MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
 # Settings of a search that the signature of a metric records.
@@ -206,7 +205,7 @@ def _score_kind(
         query, document = np.divmod(distinct, n_documents)
     parts: dict[str, np.ndarray] = {}  # precision, recall and F1 of BERTScore, whichever is the score
     for record in records:
-        # A blank report without an entry scores the same with every other.
+        # A blank report without an entry has no entity, so F1 is 0 with every other, as in F1RadGraph and Yu et al.
         blank, of_blank = (np.nan, {}) if empty is None else load_reference(record)(empty, empty)
         values, components = np.empty(0), dict.fromkeys(of_blank, np.empty(0))
         if record.kernel == "bertscore" and parts:
