@@ -70,7 +70,7 @@ def attach_sources(
 ) -> Reports:
     """Join sources to reports, and open the models that compute further sources, see `run_models`.
 
-    Sources that the reports have from an index are kept unless others are given.
+    Sources and encoder that the reports have are kept unless others are given.
     `sources` has by argument (`radgraph`, `chexbert`, `chexbert_ids`, ...) a file, a container, a model, or a function
     that takes texts and returns one value per text, in their order; None is ignored. `uncertain` is what an uncertain
     label counts as, "positive", "negative" or "blank". `opened_encoder` and `encoder` are those of `Reports`.
@@ -113,8 +113,8 @@ def attach_sources(
         ids=list(ids),
         texts=list(texts),
         attached={**reports.attached, **attached},
-        opened_encoder=opened_encoder,
-        encoder=encoder,
+        opened_encoder=opened_encoder or reports.opened_encoder,
+        encoder=encoder or reports.encoder,
         models=tuple(models),
         is_loaded=True,
     )
