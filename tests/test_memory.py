@@ -465,3 +465,23 @@ def test_the_package_is_typed():
     from pathlib import Path
 
     assert (Path(mo.__file__).parent / "py.typed").is_file()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda twice, texts, index: mo.score(twice, texts, "bleu"),
+        lambda twice, texts, index: mo.score(texts, twice, "bleu"),
+        lambda twice, texts, index: mo.build_index(twice, index.with_name("TWICE"), metrics="bleu"),
+        lambda twice, texts, index: mo.study(index, twice, metrics="bleu"),
+    ],
+    ids=["references", "predictions", "build_index", "study"],
+)
+def test_reports_are_joined_and_indexed_by_ids_that_do_not_repeat(tmp_path, use):
+    """Loaded reports may repeat, as test reports of a search, but pairs, rows and tables have one for each id."""
+    texts, index = {"a": "no edema", "b": "small effusion"}, tmp_path / "INDEX"
+    mo.build_index(texts, index, metrics="bleu")
+    twice = mo.reports(texts).load().take([0, 0, 1])
+    assert mo.retrieve(index, twice, "bleu").table["query_id"].to_pylist() == ["a", "a", "b"]
+    with pytest.raises(InputError, match=r"an id occurs more than once in ids: 'a'\. Keep one row for each id\.$"):
+        use(twice, texts, index)

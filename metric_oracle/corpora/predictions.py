@@ -12,7 +12,7 @@ from metric_oracle.corpora.prediction_views import text_of_chosen_image
 from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.reports import Reports, one_text_each, sort_out
 from metric_oracle.corpora.sections import JOINED, NO_HEADINGS, by_headings, under_heading, under_note, without_headings
-from metric_oracle.corpora.tables import chexpert_studies, columns_error, existing_file, single_texts
+from metric_oracle.corpora.tables import check_unique, chexpert_studies, columns_error, existing_file, single_texts
 from metric_oracle.errors import InputError, of_predictions, option
 
 # Models whose files have both sections: Yu et al. compare them so (table S7).
@@ -33,6 +33,7 @@ def as_predictions(predictions: Any, read: Read = DEFAULT, *, wanted: str | None
         return _assembled(rows, path, read, wanted)
     if isinstance(predictions, Reports):
         check_applies(read, "Reports, which are read already")
+        check_unique(predictions.ids, "ids")  # those of loaded reports may repeat
         return predictions
     table, texts = in_memory(predictions)
     if table is not None:

@@ -326,6 +326,7 @@ def as_reports(reports: Any, read: Read = DEFAULT, keep: str | Sequence[str] = (
     check_applies(read, "reports that are no predictions")
     if isinstance(reports, Reports):
         check_applies(read, "Reports, which are read already")
+        check_unique(reports.ids, "ids")  # those of loaded reports may repeat
         return with_kept(reports, keep)
     table, texts = in_memory(reports)
     if texts is not None:

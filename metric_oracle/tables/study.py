@@ -21,7 +21,7 @@ from metric_oracle.arguments import check_left_out
 from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import shown_names, together
+from metric_oracle.corpora.tables import check_unique, shown_names, together
 from metric_oracle.declared import ROWS, Flag
 from metric_oracle.errors import InputError, as_called, called, option
 from metric_oracle.files import checksum
@@ -212,6 +212,7 @@ def study(
     sides = [side for side in (queries, *(models or {}).values()) if isinstance(side, AttachedReports)]
     tell = next((side.models["tell"] for side in sides if "tell" in side.models), None)
     tests, queries = attached(queries), loaded(queries, index)
+    check_unique(queries.ids, "ids")  # those of loaded reports may repeat
     check_section(queries, index)
     section = index.section if index.section[0] else queries.known_section
     queries = replace(
