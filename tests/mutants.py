@@ -190,7 +190,7 @@ MUTANTS = [
     Mutant(
         "indexes/embeddings.py",
         "prepared unit vectors are divided once more",
-        "values[used[chunk]] if inputs.attached[kind].are_unit else unit_vectors(values[used[chunk]])",
+        "values[used[chunk]] if reports.attached[kind].are_unit else unit_vectors(values[used[chunk]])",
         "unit_vectors(values[used[chunk]])",
         "indexes/test_vectors.py",
     ),
@@ -697,8 +697,8 @@ MUTANTS = [
     Mutant(
         "indexes/crg.py",
         "prevalence counts distinct reports",
-        "int(np.sum(positive[which]))",
-        "int(np.sum(positive))",
+        "int(np.sum(found.positive[found.document_of_row]))",
+        "int(np.sum(found.positive))",
         "kernels/test_crg.py",
     ),
     Mutant(
