@@ -275,7 +275,7 @@ def _named(annotation: Any) -> str:
         return "a pair" if len(inner) == 2 else f"{len(inner)} values"
     if origin in (Sequence, Iterable, Container, list, tuple):
         item = _named(inner[0])
-        return "a list" if " or " in item else f"a list of {item.partition(' ')[2]}s"
+        return "a list" if inner[0] is Any or " or " in item else f"a list of {item.partition(' ')[2]}s"
     if origin in (Mapping, dict):
         return f"a dict from {_named(inner[0])} to {_named(inner[1])}"
     if origin is typing.Literal:

@@ -117,6 +117,7 @@ class Registered:
         typed = sorted(found, key=lambda option: -1 if option.is_argument else PANELS.index(option.panel))
 
         def run(**given: Any) -> Any:
+            Path.cwd()  # an error if it was deleted, before a file is missed in it
             given = {name: _without_dots(value) for name, value in given.items()}
             _check(found, given)
             be_quiet(given["quiet"])

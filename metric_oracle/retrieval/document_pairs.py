@@ -182,7 +182,7 @@ class Pairs:
         """
         for i in sample_of(len(scores), checked):
             wanted = self.plain(int(query[i]), int(document[i]))
-            scored = scores[i], {name: values[i] for name, values in components.items()}
+            scored = scores[i].item(), {name: values[i].item() for name, values in components.items()}
             if scored != wanted:
                 row = self.row_id[self.row_ptr[document[i]]]
                 name = shown_names([ids[int(np.argmax(self.which == query[i]))]])
