@@ -45,7 +45,7 @@ FILTERS = tuple(one.name for one in fields(Chosen))
 
 @dataclass(frozen=True)
 class Address:
-    """The parameters of an address that are not empty, and the filters and the order among them."""
+    """The parameters of an address, without empty ones; also those that filter and order the table."""
 
     given: Mapping[str, str] = field(default_factory=dict)
     chosen: Chosen = Chosen()
@@ -165,7 +165,7 @@ def _has_words(cases: Cases, words: str) -> pl.Series:
 
 
 def link(path: str, parameters: Mapping[str, str], **changes: Any) -> str:
-    """Return an address whose parameters are these with `changes`; None removes a parameter."""
+    """Return the address with some parameters changed; a parameter that is changed to None is left out."""
     changed = {**parameters, **changes}
     query = urlencode({key: value for key, value in changed.items() if value is not None})
     return f"{path}?{query}" if query else path

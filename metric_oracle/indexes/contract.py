@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.records import Metric
 
 
@@ -43,9 +44,7 @@ class Documents:
     @cached_property
     def document_of_row(self) -> np.ndarray:
         """The document of each row up to the last that has one, -1 for none: int64[...]."""
-        document_of_row = np.full(int(self.row_id.max(initial=-1)) + 1, -1, np.int64)
-        document_of_row[self.row_id] = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
-        return document_of_row
+        return documents_of_rows(self.row_ptr, self.row_id)
 
     @property
     def settings(self) -> dict[str, Any]:

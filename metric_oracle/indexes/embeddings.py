@@ -54,7 +54,7 @@ class EmbeddingDocuments(VectorDocuments):
 
     @classmethod
     def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "EmbeddingDocuments":
-        """Index the embeddings in `reports`; the texts are not read."""
+        """Index the embeddings of the reports, without their texts."""
         return cls(kind, *_distinct_vectors(kind, reports))
 
     def encode(self, reports: Reports) -> "EmbeddingDocuments":

@@ -62,7 +62,7 @@ class EntityDocuments(Documents):
 
     @classmethod
     def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "EntityDocuments":
-        """Index the entities in `reports`; the texts are not read."""
+        """Index the entities of the reports, without their texts."""
         return cls(_distinct(*reports.attached[kind].both))
 
     def encode(self, reports: Reports) -> "EntityDocuments":

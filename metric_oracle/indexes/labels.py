@@ -44,7 +44,7 @@ class LabelDocuments(VectorDocuments):
 
     @classmethod
     def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "LabelDocuments":
-        """Index the labels in `reports`; the texts are not read."""
+        """Index the labels of the reports, without their texts."""
         return cls._of(reports, reports.attached[kind].settings[cls.setting])
 
     @classmethod

@@ -42,3 +42,13 @@ def group_rows(document_of_row: np.ndarray, n_documents: int) -> tuple[np.ndarra
     row_ptr = offsets_of(np.bincount(document_of_row[document_of_row >= 0], minlength=n_documents))
     order = np.argsort(document_of_row, kind="stable")
     return row_ptr, order[np.count_nonzero(document_of_row < 0) :].astype(np.int64)
+
+
+def documents_of_rows(row_ptr: np.ndarray, row_id: np.ndarray, n_rows: int = 0) -> np.ndarray:
+    """Return the document of each row, -1 for none, from what `group_rows` returns: int64[...].
+
+    There are `n_rows` rows, or more, up to the last that has a document.
+    """
+    document_of_row = np.full(max(int(row_id.max(initial=-1)) + 1, n_rows), -1, np.int64)
+    document_of_row[row_id] = np.repeat(np.arange(len(row_ptr) - 1), np.diff(row_ptr))
+    return document_of_row

@@ -10,6 +10,7 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.metrics import REPRESENTATIONS
 from metric_oracle.sources.contract import source_of
 
@@ -21,8 +22,7 @@ def prepared_reports(index: Index) -> Reports:
         source = REPRESENTATIONS[kind].source
         if source is not None:
             part = index.part(kind)
-            of_row = np.full(index.n_reports, -1, np.int64)
-            of_row[: len(part.document_of_row)] = part.document_of_row
+            of_row = documents_of_rows(part.row_ptr, part.row_id, index.n_reports)
             restored = source_of(source.name).restore(part, of_row, recorded, index)
             if restored is not None:
                 attached[kind] = replace(restored, stored_in=index.checksum)

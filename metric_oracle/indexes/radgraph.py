@@ -223,7 +223,7 @@ class GraphIndex(FeatureDocuments):
 
     @classmethod
     def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "GraphIndex":
-        """Index the graphs in `reports`; the texts are not read."""
+        """Index the graphs of the reports, without their texts."""
         return build_graphs(*reports.attached[kind].both)
 
     @classmethod

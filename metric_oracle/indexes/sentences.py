@@ -50,7 +50,7 @@ class SentenceDocuments(Documents):
 
     @classmethod
     def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "SentenceDocuments":
-        """Index the sentence vectors in `reports`; the texts are not read.
+        """Index the sentence vectors of the reports, without their texts.
 
         Raise InputError if vectors have more components, or a report has more sentences, than the proof of the bounds
         allows.

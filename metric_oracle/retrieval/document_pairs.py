@@ -16,6 +16,7 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.representation import is_joined, representation_of
@@ -92,9 +93,7 @@ class Pairs:
     @cached_property
     def document_of_row(self) -> np.ndarray:
         """The document of each corpus row, -1 for none: int64[...], up to the last row that has one."""
-        document_of_row = np.full(int(self.row_id.max(initial=-1)) + 1, -1, np.int64)
-        document_of_row[self.row_id] = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
-        return document_of_row
+        return documents_of_rows(self.row_ptr, self.row_id)
 
     @property
     def settings(self) -> dict[str, Any]:

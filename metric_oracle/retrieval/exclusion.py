@@ -19,6 +19,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.kernels.topk.exclusion import NOTHING, Exclusion
 from metric_oracle.records import Metric
@@ -103,8 +104,7 @@ class Excluded:
         group_ids = group[column, row]
         by_group = np.argsort(group_ids, kind="stable")
         ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(group_ids, minlength=offset))])
-        document = np.full(shard.n_reports, -1, np.int64)
-        document[: len(representation.document_of_row)] = representation.document_of_row
+        document = documents_of_rows(representation.row_ptr, representation.row_id, shard.n_reports)
         exclusion = Exclusion(
             np.empty(0, np.int64),
             np.ascontiguousarray(distinct[order, 1:]),

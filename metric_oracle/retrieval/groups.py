@@ -16,6 +16,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import are_columns, shown_names
 from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import opened
 from metric_oracle.kernels.contract import Kernel, read_only
@@ -113,8 +114,8 @@ def _scores(
         return np.asarray(composite(parts, record.terms.values(), record.options["intercept"]))
     kind = record.representations[0]
     representation = representation_of(index, record)
-    document = np.full(index.n_reports, -1, np.int64)  # of each row: candidates, and references where `row` says so
-    document[: len(representation.document_of_row)] = representation.document_of_row
+    # Of each row: candidates, and references where `row` says so.
+    document = documents_of_rows(representation.row_ptr, representation.row_id, index.n_reports)
     places = places_of(references, kind)
     complete = np.flatnonzero(places >= 0) if places is not None else np.arange(0)
     _check_complete(record, references, candidates, complete, document)

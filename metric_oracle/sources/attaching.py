@@ -43,7 +43,7 @@ def piece_of(reports: Reports, *, is_first: bool = True) -> Reports:
 
 
 def run_models(reports: Reports, scratch: Path | None = None) -> Reports:
-    """Run the models that are still to run; return the reports with all sources.
+    """Run the models that have not run yet; return the reports with the sources that they make.
 
     The models keep finished parts in `scratch`, from which an interrupted run resumes.
     """

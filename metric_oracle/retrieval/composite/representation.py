@@ -10,7 +10,7 @@ import numpy as np
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.lists import group_rows
+from metric_oracle.indexes.lists import documents_of_rows, group_rows
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import REPRESENTATIONS
 from metric_oracle.records import Metric
@@ -85,10 +85,7 @@ class CompositeIndex(Documents):
         n_rows = max(len(part.document_of_row) for part in parts.values())
         # BERTScore, which a model encodes, comes first, so that its documents ascend.
         names = sorted(parts, key=lambda name: not REPRESENTATIONS[name].is_encoded)
-        columns = [
-            np.pad(parts[n].document_of_row, (0, n_rows - len(parts[n].document_of_row)), constant_values=-1)
-            for n in names
-        ]
+        columns = [documents_of_rows(parts[name].row_ptr, parts[name].row_id, n_rows) for name in names]
         table = np.stack(columns, axis=1)
         complete = np.flatnonzero((table >= 0).all(axis=1))
         distinct, which = np.unique(table[complete], axis=0, return_inverse=True)
