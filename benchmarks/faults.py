@@ -23,8 +23,8 @@ from typing import Any
 
 import metric_oracle as mo
 from benchmarks import machine
+from metric_oracle.base.errors import InputError, MetricOracleError
 from metric_oracle.bench.timing import timed
-from metric_oracle.errors import InputError, MetricOracleError
 from metric_oracle.indexes.index import Index
 from metric_oracle.synthetic.corpus import write_synthetic
 

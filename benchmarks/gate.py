@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 import metric_oracle as mo
+from metric_oracle.base.choices import Backend
 from metric_oracle.bench.timing import check_answers
-from metric_oracle.choices import Backend
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.kernels.radgraph import reference as radgraph

@@ -9,8 +9,8 @@ import numpy as np
 
 import metric_oracle as mo
 from benchmarks.data import Data
+from metric_oracle.base.choices import Baseline
 from metric_oracle.bench.timing import SINGLE_WARM_UP, after_warm_up, repeated, single_queries, timed
-from metric_oracle.choices import Baseline
 
 _FILES: tuple[tuple[str, Baseline | None], ...] = (
     ("bleu", None),

@@ -37,8 +37,8 @@ from benchmarks.floor import floor_columns, work_of
 from benchmarks.pages import case_pages, first_page, live_query
 from benchmarks.peers import PEERS, SEARCHES
 from benchmarks.state_peers import APPROXIMATE, STATE_PEERS
+from metric_oracle.base.choices import Backend
 from metric_oracle.bench.timing import columns_of, repeated, single_studies, timed
-from metric_oracle.choices import Backend
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.tables.systems import RANDOM

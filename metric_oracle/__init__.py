@@ -24,7 +24,7 @@ The public names, listed in `__init__.pyi`, are imported when first used, so tha
 
 from typing import Any
 
-from metric_oracle.lazy import load
+from metric_oracle.base.lazy import load
 
 
 def __getattr__(name: str) -> Any:
@@ -37,11 +37,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(msg)
     value = load(__name__, name)
     if isinstance(value, type):
-        from metric_oracle.public import guard
+        from metric_oracle.base.public import guard
 
         guard(value)
     elif callable(value):
-        from metric_oracle.public import public
+        from metric_oracle.base.public import public
 
         value = globals()[name] = public(name, value, _homes(name))
     return value

@@ -1,4 +1,4 @@
-# The public names: this list alone is read, by type checkers and by `metric_oracle.lazy`.
+# The public names: this list alone is read, by type checkers and by `metric_oracle.base.lazy`.
 from metric_oracle.annotating import annotate as annotate
 from metric_oracle.reading import reports as reports
 from metric_oracle.retrieval.groups import pairwise as pairwise
@@ -17,7 +17,7 @@ from metric_oracle.corpora.predictions import read_predictions as read_predictio
 from metric_oracle.corpora.read import Read as Read
 from metric_oracle.corpora.reports import Reports as Reports, read_reports as read_reports
 from metric_oracle.corpora.samples import Samples as Samples, read_samples as read_samples
-from metric_oracle.errors import MetricOracleError as MetricOracleError
+from metric_oracle.base.errors import MetricOracleError as MetricOracleError
 from metric_oracle.metrics import list_metrics as list_metrics
 from metric_oracle.mining.mine import merge_mined as merge_mined, mine as mine
 from metric_oracle.mining.pairs import pairs as pairs

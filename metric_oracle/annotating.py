@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from annotated_doc import Doc
 
-from metric_oracle.arguments import check_left_out, given_of
+from metric_oracle.base.arguments import check_left_out, given_of
+from metric_oracle.base.errors import InputError, as_called, called, option
+from metric_oracle.base.job import working
+from metric_oracle.base.progress import Progress, counter, say
+from metric_oracle.base.sealed import replacing_signed
 from metric_oracle.corpora.samples import is_sampled
-from metric_oracle.errors import InputError, as_called, called, option
-from metric_oracle.job import working
 from metric_oracle.metrics import ATTACHED
-from metric_oracle.progress import Progress, counter, say
 from metric_oracle.reading import Given, attached, check_models
-from metric_oracle.sealed import replacing_signed
 from metric_oracle.sources.contract import Source, source_of
 
 # Arguments that name a model, and other files of these models.

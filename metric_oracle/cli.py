@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
 
+from metric_oracle.base.errors import ExactnessError, MetricOracleError, refusal
+from metric_oracle.base.typed import is_text
 from metric_oracle.commands import listing, output, terminal
 from metric_oracle.commands.groups import Families
-from metric_oracle.errors import ExactnessError, MetricOracleError, refusal
-from metric_oracle.typed import is_text
 
 app = typer.Typer(
     name="oracle",

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from metric_oracle import kernels
-from metric_oracle.errors import InputError, as_called
+from metric_oracle.base.errors import InputError, as_called
 from metric_oracle.records import COMPOSITE, Metric, RepresentationRecord, SourceRecord, Term, linear
 
 # The folders in the order of help, tables and completion; others follow by name.

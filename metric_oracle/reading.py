@@ -7,7 +7,9 @@ from typing import Annotated, Any, TypeAlias, TypeVar, Unpack
 
 from annotated_doc import Doc
 
-from metric_oracle.arguments import check_given, check_left_out, check_options, given_of
+from metric_oracle.base.arguments import check_given, check_left_out, check_options, given_of
+from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.joining import shared_column
 from metric_oracle.corpora.predictions import as_predictions
@@ -17,12 +19,10 @@ from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
 from metric_oracle.corpora.tables import series_of, shown_names, together
 from metric_oracle.corpora.usual_names import GENERATED, matching
-from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.shards import ShardSet, is_prepared, is_set, not_one_index, opened, section_of
-from metric_oracle.progress import Progress, say, silent
 from metric_oracle.records import Metric
 from metric_oracle.sources.attaching import ARGUMENTS, attach_sources, run_models
 from metric_oracle.sources.availability import check_device, check_installed, named_models

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_left_out
-from metric_oracle.choices import LEGACY
-from metric_oracle.errors import InputError
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.choices import LEGACY
+from metric_oracle.base.errors import InputError
 
 RESAMPLES = 10_000
 LEVEL = 0.95

@@ -38,8 +38,8 @@ import typer
 
 import metric_oracle as mo
 from metric_oracle import cli
+from metric_oracle.base.files import package_version
 from metric_oracle.corpora.label_tables import read_labels
-from metric_oracle.files import package_version
 from metric_oracle.survey.folder import open_survey
 from metric_oracle.synthetic.example import write_example
 from support import write_srr
@@ -636,7 +636,7 @@ class Recorder:
         from _pytest.raises import RaisesExc
         from _pytest.recwarn import WarningsRecorder
 
-        from metric_oracle.errors import MetricOracleError
+        from metric_oracle.base.errors import MetricOracleError
 
         left_raises, left_warns, read, run = (
             RaisesExc.__exit__, WarningsRecorder.__exit__, CaptureFixture.readouterr, subprocess.run,

@@ -69,7 +69,7 @@ MUTANTS = [
         "indexes/test_manifest.py",
     ),
     Mutant(
-        "files.py",
+        "base/files.py",
         "half a file stays next to its place",
         "        if file != path:\n            file.unlink(missing_ok=True)\n",
         "",
@@ -83,35 +83,35 @@ MUTANTS = [
         "indexes/test_manifest.py",
     ),
     Mutant(
-        "job.py",
+        "base/job.py",
         "pieces of other inputs are kept",
         "if made_of.get(name) != piece.made_of",
         "if name not in made_of",
         "tables/test_study.py -k finished_steps",
     ),
     Mutant(
-        "job.py",
+        "base/job.py",
         "a claimed piece may be made of other inputs",
         " or self.pieces[name].made_of != made_of]",
         "]",
         "test_job.py -k other_inputs",
     ),
     Mutant(
-        "job.py",
+        "base/job.py",
         "a finished piece may be damaged",
         "if sha256(self.folder / name) == piece.sha256:",
         "if (self.folder / name).exists():",
         "test_job.py -k damaged",
     ),
     Mutant(
-        "job.py",
+        "base/job.py",
         "files that are not on record are overwritten",
         'raise _foreign(folder, title, f"it holds {name}")',
         "pass",
         "test_job.py -k foreign",
     ),
     Mutant(
-        "job.py",
+        "base/job.py",
         "pieces of a record may be outside of its folder",
         "            _check_inside(pieces)\n",
         "",
@@ -146,7 +146,7 @@ MUTANTS = [
         "indexes/test_index.py -k 'without_a_lock or in_the_place'",
     ),
     Mutant(
-        "files.py",
+        "base/files.py",
         "the folder itself is not synced",
         'for path in (*folder.rglob("*"), folder):',
         'for path in folder.rglob("*"):',
@@ -160,7 +160,7 @@ MUTANTS = [
         "indexes/test_vectors.py -k cache",
     ),
     Mutant(
-        "sealed.py",
+        "base/sealed.py",
         "hash of strings forgets where they end",
         "lengths.update((ptr[1:] - ptr[:-1]).data)",
         'lengths.update(b"")',
@@ -280,7 +280,7 @@ MUTANTS = [
         "retrieval/test_verification.py -k ties",
     ),
     Mutant(
-        "progress.py",
+        "base/progress.py",
         "progress may end before all pairs",
         "done - reported >= total / 100 or done == total",
         "done - reported >= total / 100",
@@ -336,7 +336,7 @@ MUTANTS = [
         "retrieval/test_results.py",
     ),
     Mutant(
-        "sealed.py",
+        "base/sealed.py",
         "the table takes its place before its signature",
         "                first.replace(beside)\n",
         "                pass\n",
@@ -844,14 +844,14 @@ MUTANTS = [
         "retrieval/test_verification.py -k equal_queries",
     ),
     Mutant(
-        "sealed.py",
+        "base/sealed.py",
         "a result is renamed before it is on the disk",
         "                sync(file)\n",
         "                pass\n",
         "retrieval/test_results.py -k power",
     ),
     Mutant(
-        "sealed.py",
+        "base/sealed.py",
         "the new name of a result is not synced",
         "            sync(path.parent)\n",
         "",
@@ -921,7 +921,7 @@ MUTANTS = [
         "indexes/test_shards.py -k power",
     ),
     Mutant(
-        "files.py",
+        "base/files.py",
         "a part is renamed before it is on the disk",
         "            file.writelines(content)\n        sync(temporary)\n",
         "            file.writelines(content)\n",
@@ -949,7 +949,7 @@ MUTANTS = [
         "raters/test_metric_comparison.py -k their_own",
     ),
     Mutant(
-        "files.py",
+        "base/files.py",
         "the folder above a new survey is not synced",
         "    folder.rename(out)\n    sync(out.parent)\n",
         "    folder.rename(out)\n",
@@ -963,7 +963,7 @@ MUTANTS = [
         "web/test_survey.py -k script",
     ),
     Mutant(
-        "cluster.py",
+        "base/cluster.py",
         "finished tasks stay among the signs of life",
         "ray.get(board.read.remote(), timeout=ANSWER).items() if name in names}",
         "ray.get(board.read.remote(), timeout=ANSWER).items()}",
@@ -1006,7 +1006,7 @@ MUTANTS = [
         "test_groups.py -k blank_references",
     ),
     Mutant(
-        "sealed.py",
+        "base/sealed.py",
         "hash of a table does not see which values are null",
         "            hasher.update(column.is_null().to_numpy().tobytes())\n",
         "",

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle import public
+from metric_oracle.base import public
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import read_label_table, read_labels
 from metric_oracle.corpora.read import APPLYING, Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import read_embeddings
 from metric_oracle.encoders import token_states
-from metric_oracle.errors import InputError
 from metric_oracle.indexes import bertscore
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.radgraph import spell_graph

@@ -24,9 +24,9 @@ from rich.text import Text
 
 import metric_oracle as mo
 from metric_oracle import cli
+from metric_oracle.base.errors import ExactnessError, InputError
 from metric_oracle.commands import output
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.findings.results import Results, read_results
 from metric_oracle.findings.views import answers_table, info_table
 from metric_oracle.indexes import shards
@@ -847,9 +847,9 @@ def test_altered_bytes_of_binary_files_are_never_a_traceback(corpus, tmp_path):
     """
     import pyarrow as pa
 
+    from metric_oracle.base.errors import MetricOracleError
     from metric_oracle.corpora.reports import read_reports
     from metric_oracle.corpora.vectors import read_embeddings
-    from metric_oracle.errors import MetricOracleError
 
     rng = np.random.default_rng(5)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:

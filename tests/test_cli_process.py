@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from metric_oracle.files import new_folder
+from metric_oracle.base.files import new_folder
 from metric_oracle.findings.results import read_results
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.scoring import score

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.corpora.radgraph_json import align_graphs, read_graphs
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.vectors import read_embeddings
-from metric_oracle.errors import InputError
 from metric_oracle.synthetic.corpus import MODELS
 from metric_oracle.synthetic.example import COMMANDS, write_example
 from support import write

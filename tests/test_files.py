@@ -24,9 +24,10 @@ import pytest
 from pyarrow import parquet
 
 import metric_oracle as mo
-from metric_oracle import cli, sealed
+from metric_oracle import cli
+from metric_oracle.base import sealed
+from metric_oracle.base.errors import InputError
 from metric_oracle.commands import COMMANDS
-from metric_oracle.errors import InputError
 from metric_oracle.mining import mine as mining
 from metric_oracle.survey.folder import open_survey
 

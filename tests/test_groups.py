@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
 from metric_oracle.metrics import METRICS, SEARCHED
 from test_memory import MODELS, graphs, vectors
 

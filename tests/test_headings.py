@@ -5,8 +5,8 @@ import json
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora import streams
-from metric_oracle.errors import InputError
 from support import assert_refused, write
 
 ROWS = [

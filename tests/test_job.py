@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from metric_oracle.errors import InputError, InUseError
-from metric_oracle.files import LOCK, move_folder, new_folder, write_bytes
-from metric_oracle.job import Job, working
-from metric_oracle.sealed import read_json, write_json
+from metric_oracle.base.errors import InputError, InUseError
+from metric_oracle.base.files import LOCK, move_folder, new_folder, write_bytes
+from metric_oracle.base.job import Job, working
+from metric_oracle.base.sealed import read_json, write_json
 from support.power import Power, kinds_of
 
 NAMES = ("a", "b", "c")
@@ -90,8 +90,8 @@ def test_what_another_process_has_changed_since_the_record_is_not_held(tmp_path)
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from metric_oracle.files import write_bytes
-from metric_oracle.job import Job
+from metric_oracle.base.files import write_bytes
+from metric_oracle.base.job import Job
 folder, target, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
 def hook(event, arguments):
@@ -143,10 +143,12 @@ def test_two_processes_at_once(tmp_path):
     assert inside.wait(30)
     with pytest.raises(InUseError, match=rf"^another test is working in {folder}\. Wait for it to end\.$"):
         run(folder)
-    code = (
-        "import sys, pathlib; from metric_oracle.job import working\nwith working(pathlib.Path(sys.argv[1]), 'test'): 1"
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, pathlib\nfrom metric_oracle.base.job import working\n"
+        "with working(pathlib.Path(sys.argv[1]), 'test'):\n    pass\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], check=False, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, program, str(folder)], check=False, capture_output=True, text=True)
     assert "InUseError: another test is working in" in done.stderr
     go_on.set()
     thread.join()

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from support import assert_refused, write
 
 TEXTS = {"3521": "Clear.", "3522": "Edema."}

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS, Labels
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import Vectors
-from metric_oracle.errors import InputError
 from metric_oracle.findings.results import Scores
 from metric_oracle.metrics import SEARCHED
 from metric_oracle.sources.contract import Attachment

@@ -9,7 +9,7 @@ import pytest
 
 import metric_oracle
 import metric_oracle as mo
-from metric_oracle.errors import ExactnessError, InputError, called, in_terms_of_caller, option
+from metric_oracle.base.errors import ExactnessError, InputError, called, in_terms_of_caller, option
 
 PACKAGE = Path(metric_oracle.__file__).parent
 WORDS = 4
@@ -261,7 +261,7 @@ def test_commands_are_named_as_they_are_typed(fails, tmp_path):
         fails(*command.split(), index, test, "-m", "composite", "--weights", weights, match=match)
 
 
-NAMED = {("errors.py", "called"), ("commands/groups.py", "invoke")}  # what puts the name in front
+NAMED = {("base/errors.py", "called"), ("commands/groups.py", "invoke")}  # what puts the name in front
 
 
 def test_no_message_names_the_function_itself():

@@ -7,7 +7,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle import metrics
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS, SOURCES, find_metric, folded, get_metric
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
-from metric_oracle import public
-from metric_oracle.errors import ArgumentError, InputError
+from metric_oracle.base import public
+from metric_oracle.base.errors import ArgumentError, InputError
 
 FUNCTIONS = [name for name in mo.__all__ if inspect.isfunction(getattr(mo, name))]
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.findings.results import read_results, read_scores
 from metric_oracle.findings.signature import short_signature

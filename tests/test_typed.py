@@ -13,8 +13,9 @@ import pytest
 import typer
 
 import metric_oracle as mo
-from metric_oracle import cli, errors, public
-from metric_oracle.typed import Hidden, is_text, texts_in, without
+from metric_oracle import cli
+from metric_oracle.base import errors, public
+from metric_oracle.base.typed import Hidden, is_text, texts_in, without
 from support import SECRET, write
 
 WORD = SECRET.split()[0]

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 from metric_oracle import cli
-from metric_oracle.errors import install_command
+from metric_oracle.base.errors import install_command
 
 
 @pytest.fixture(autouse=True, params=["torch", "transformers"])

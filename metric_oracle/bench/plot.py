@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from metric_oracle.base.choices import DEVICES
 from metric_oracle.bench.timing import Row, seconds_text
-from metric_oracle.choices import DEVICES
 from metric_oracle.findings.figures import new_figure, write_figure
 from metric_oracle.retrieval.machine import machine
 from metric_oracle.retrieval.pool import n_threads

@@ -23,15 +23,16 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_in_range, check_one_of
-from metric_oracle.choices import DEVICES, Backend
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_in_range, check_one_of
+from metric_oracle.base.choices import DEVICES, Backend
+from metric_oracle.base.errors import BackendError, ExactnessError, InputError
+from metric_oracle.base.progress import Progress, silent
+from metric_oracle.base.sealed import replacing_signed
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric, names_of, shown_in
-from metric_oracle.progress import Progress, silent
 from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.reading import reports as with_sources
 from metric_oracle.records import Metric
@@ -42,7 +43,6 @@ from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan, retrieve
 from metric_oracle.retrieval.search import search
 from metric_oracle.retrieval.verification import verify
-from metric_oracle.sealed import replacing_signed
 from metric_oracle.sources.attaching import piece_of
 from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.synthetic.demo import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, sources_of

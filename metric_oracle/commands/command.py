@@ -16,13 +16,8 @@ from typing import Any
 import typer
 
 import metric_oracle
-from metric_oracle.arguments import check_declared, check_path
-from metric_oracle.commands import options
-from metric_oracle.commands.groups import Command
-from metric_oracle.commands.inputs import Role
-from metric_oracle.commands.option import Option, in_words_of
-from metric_oracle.commands.output import Destination, be_quiet, progress
-from metric_oracle.declared import (
+from metric_oracle.base.arguments import check_declared, check_path
+from metric_oracle.base.declared import (
     IN_PYTHON,
     OBJECTS,
     PANELS,
@@ -32,6 +27,11 @@ from metric_oracle.declared import (
     declarations,
     introduction,
 )
+from metric_oracle.commands import options
+from metric_oracle.commands.groups import Command
+from metric_oracle.commands.inputs import Role
+from metric_oracle.commands.option import Option, in_words_of
+from metric_oracle.commands.output import Destination, be_quiet, progress
 
 REQUIRED = inspect.Parameter.empty  # as the default of an argument that Python can leave out
 

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.choices import RESULTS, TABLES, WithText
+from metric_oracle.base.choices import RESULTS, TABLES, WithText
+from metric_oracle.base.declared import OUTPUT, ROWS, Flag
+from metric_oracle.base.errors import option
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import MODELS_TEXTS, TEXTS, check_owner
 from metric_oracle.commands.options import FORMATS
 from metric_oracle.commands.output import Destination, deliver_finding, note
-from metric_oracle.declared import OUTPUT, ROWS, Flag
-from metric_oracle.errors import option
 
 app = typer.Typer(rich_markup_mode="rich")
 

@@ -6,8 +6,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from metric_oracle.base.errors import called
 from metric_oracle.commands import COMMANDS, listing
-from metric_oracle.errors import called
 
 
 class _WithoutTypes:

@@ -6,14 +6,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_declared
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_declared
+from metric_oracle.base.declared import PREDICTED, Flag, declarations
+from metric_oracle.base.errors import InputError, not_installed, option
 from metric_oracle.commands.option import Option
 from metric_oracle.commands.output import note, progress
 from metric_oracle.commands.values import named
 from metric_oracle.corpora.read import Read
-from metric_oracle.declared import PREDICTED, Flag, declarations
-from metric_oracle.errors import InputError, not_installed, option
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.sources.keywords import Sources
 

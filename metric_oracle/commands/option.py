@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import typer
 
+from metric_oracle.base.declared import OUTPUT, Declaration, alternatives
+from metric_oracle.base.errors import TOOLS, InputError
 from metric_oracle.commands.values import (
     METRIC,
     complete_metric,
@@ -16,8 +18,6 @@ from metric_oracle.commands.values import (
     one_metric,
     split_names,
 )
-from metric_oracle.declared import OUTPUT, Declaration, alternatives
-from metric_oracle.errors import TOOLS, InputError
 
 # The forms of reports on the command line.
 _FORMS = (

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.arguments import check_given, check_one_of
-from metric_oracle.errors import DamagedIndexError, ExactnessError, in_terms_of_caller, option
-from metric_oracle.progress import Progress, silent
+from metric_oracle.base.arguments import check_given, check_one_of
+from metric_oracle.base.errors import DamagedIndexError, ExactnessError, in_terms_of_caller, option
+from metric_oracle.base.progress import Progress, silent
 
 LONG = 1.0  # seconds of compilation after which the progress bar mentions it
 

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 import typer
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_given
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_given
+from metric_oracle.base.declared import OUTPUT, ROWS, SEARCH, Flag
+from metric_oracle.base.errors import InputError, option
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import TESTS, check_models, check_web, load_tests
 from metric_oracle.commands.options import Foreign
 from metric_oracle.commands.output import Destination, note, progress, put
 from metric_oracle.commands.scoring import read_foreign_files
-from metric_oracle.declared import OUTPUT, ROWS, SEARCH, Flag
-from metric_oracle.errors import InputError, option
 from metric_oracle.raters.rated_scores import ScoreFiles, Texts
 
 app = typer.Typer(rich_markup_mode="rich")

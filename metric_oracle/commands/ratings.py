@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.choices import TABLES
+from metric_oracle.base.choices import TABLES
+from metric_oracle.base.declared import OUTPUT, ROWS, Flag
+from metric_oracle.base.errors import InputError
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.options import FORMATS
 from metric_oracle.commands.output import Destination, deliver_finding, note
-from metric_oracle.declared import OUTPUT, ROWS, Flag
-from metric_oracle.errors import InputError
 
 app = typer.Typer(rich_markup_mode="rich")
 

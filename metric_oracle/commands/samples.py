@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.choices import RESULTS, TABLES
+from metric_oracle.base.choices import RESULTS, TABLES
+from metric_oracle.base.declared import OUTPUT, Flag
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import PREDICTED_SAMPLES, REFERENCES, SAMPLES, check_models
 from metric_oracle.commands.options import FORMATS, PLAIN
 from metric_oracle.commands.output import Destination, deliver_finding, note, table_lines
-from metric_oracle.declared import OUTPUT, Flag
 from metric_oracle.metrics import get_metric
 
 app = typer.Typer(rich_markup_mode="rich")

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import typer
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_given
-from metric_oracle.choices import RESULTS, TABLES
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_given
+from metric_oracle.base.choices import RESULTS, TABLES
+from metric_oracle.base.declared import OUTPUT, ROWS, Flag
+from metric_oracle.base.errors import option
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import (
     MODELS,
@@ -29,8 +31,6 @@ from metric_oracle.commands.output import (
     note,
     progress,
 )
-from metric_oracle.declared import OUTPUT, ROWS, Flag
-from metric_oracle.errors import option
 
 app = typer.Typer(rich_markup_mode="rich")
 

@@ -11,9 +11,11 @@ from typing import Annotated, Any
 import typer
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_given, check_left_out
-from metric_oracle.choices import RESULTS
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_given, check_left_out
+from metric_oracle.base.choices import RESULTS
+from metric_oracle.base.declared import OUTPUT, Flag
+from metric_oracle.base.errors import InputError, in_terms_of_caller, option
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import CORPUS, TESTS, check_models, checkpoint, with_ids
 from metric_oracle.commands.options import (
@@ -25,8 +27,6 @@ from metric_oracle.commands.options import (
     QueryVectorIds,
 )
 from metric_oracle.commands.output import Destination, checking, deliver_results, note, put
-from metric_oracle.declared import OUTPUT, Flag
-from metric_oracle.errors import InputError, in_terms_of_caller, option
 from metric_oracle.metrics import ALIASES, REPRESENTATIONS
 from metric_oracle.records import Metric
 

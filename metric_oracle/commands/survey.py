@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 from annotated_doc import Doc
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.declared import OUTPUT, ROWS, Flag
 from metric_oracle.commands import COMMANDS
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.groups import Group
 from metric_oracle.commands.inputs import MODELS_TEXTS, TEXTS, check_web
 from metric_oracle.commands.output import Destination, note, put
-from metric_oracle.declared import OUTPUT, ROWS, Flag
 from metric_oracle.survey.folder import SurveyFolder
 
 app = typer.Typer(name="survey", cls=Group, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["survey"].text)

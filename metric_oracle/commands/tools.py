@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 from annotated_doc import Doc
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.declared import OUTPUT, Flag
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import ANNOTATED, TESTS
 from metric_oracle.commands.output import Destination, note, progress, put, show
-from metric_oracle.declared import OUTPUT, Flag
 
 app = typer.Typer(rich_markup_mode="rich")
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from metric_oracle.arguments import check_path
-from metric_oracle.errors import InputError
+from metric_oracle.base.arguments import check_path
+from metric_oracle.base.errors import InputError
 from metric_oracle.metrics import ALIASES, METRICS, find_metric, get_metric
 from metric_oracle.records import COMPOSITE
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.base.sealed import string_parts
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.joining import PLACE
 from metric_oracle.corpora.reports import Reports
@@ -16,7 +17,6 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import BATCH, Strings, to_arrow
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.sealed import string_parts
 
 NEAR = ("rouge-l", "bleu-2", "jaccard:3")
 NOVELTY = 4  # words of an n-gram

@@ -12,7 +12,11 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.declared import READING, Flag
+from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.files import without_nan
+from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.copies.measure import (
     LONG,
     NEAR,
@@ -26,9 +30,6 @@ from metric_oracle.copies.measure import (
 from metric_oracle.corpora.joining import check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names, together
-from metric_oracle.declared import READING, Flag
-from metric_oracle.errors import InputError, called
-from metric_oracle.files import without_nan
 from metric_oracle.findings.cells import ALIKE, Record, over
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
@@ -38,7 +39,6 @@ from metric_oracle.findings.views import one_line
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened, section_of
 from metric_oracle.metrics import METRICS
-from metric_oracle.progress import Progress, say, silent
 from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions

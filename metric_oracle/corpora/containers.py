@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import (
     AS_LIST,
     Table,
@@ -19,7 +20,6 @@ from metric_oracle.corpora.tables import (
     table_of_objects,
 )
 from metric_oracle.corpora.usual_names import IDS, folded
-from metric_oracle.errors import InputError
 
 _SET_ITERATOR: type = type(iter(set()))
 

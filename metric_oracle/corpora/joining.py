@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from metric_oracle.base.errors import InputError, if_taken, option
 from metric_oracle.corpora.tables import Table
 from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, folded
-from metric_oracle.errors import InputError, if_taken, option
 
 # `id` may be that of either, and the path of an image is read as its study.
 _KINDS = {"studies": (STUDY_IDS | OTHER_IDS) - {"id"}, "images": IMAGE_IDS - {"path_to_image"}}

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import shown_names, written
-from metric_oracle.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.base.errors import InputError, option
 from metric_oracle.corpora.joining import UNKNOWN, IdSource, check_joined, shared_column, source_of_ids
 from metric_oracle.corpora.tables import (
     Table,
@@ -20,7 +21,6 @@ from metric_oracle.corpora.tables import (
     written,
 )
 from metric_oracle.corpora.usual_names import is_id_name
-from metric_oracle.errors import InputError, option
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.text_files import check_unpacked
-from metric_oracle.errors import InputError
 
 _MIMIC_FILE = re.compile(r"s5\d{7}\.txt")
 

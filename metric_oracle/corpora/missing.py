@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 
 # What pandas writes and reads for a missing value, alone in a cell. "None." with its full stop is a report.
 MISSING_WORDS = frozenset(

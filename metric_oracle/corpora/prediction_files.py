@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from metric_oracle.arguments import check_left_out
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.errors import InputError, option
 from metric_oracle.corpora.joining import UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.tables import (
     Table,
@@ -34,7 +35,6 @@ from metric_oracle.corpora.usual_names import (
     matching,
     section_of_column,
 )
-from metric_oracle.errors import InputError, option
 
 _KNOWN = (
     ("CvT2DistilGPT2", {"report", "dicom_id"}),

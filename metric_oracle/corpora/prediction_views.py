@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.base.errors import InputError, option
 from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.prediction_files import Keys
 from metric_oracle.corpora.tables import canonical_ids, read_table, shown_names
-from metric_oracle.errors import InputError, option
 
 _FRONTAL = {"AP", "PA"}
 _VIEW_OF_CODE = {"antero-posterior": "AP", "postero-anterior": "PA"}

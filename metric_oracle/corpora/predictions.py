@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.base.errors import InputError, of_predictions, option
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, IdSource
 from metric_oracle.corpora.missing import checked_texts
@@ -13,7 +14,6 @@ from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.reports import Reports, one_text_each, sort_out
 from metric_oracle.corpora.sections import JOINED, NO_HEADINGS, by_headings, under_heading, under_note, without_headings
 from metric_oracle.corpora.tables import check_unique, chexpert_studies, columns_error, existing_file, single_texts
-from metric_oracle.errors import InputError, of_predictions, option
 
 # Models whose files have both sections: Yu et al. compare them so (table S7).
 _JOINTLY = ("CvT2DistilGPT2", NO_HEADER)

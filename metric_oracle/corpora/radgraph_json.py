@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import canonical_ids, check_unique, existing_file, shown_names
 from metric_oracle.corpora.text_files import read_text, text_pieces
-from metric_oracle.errors import InputError
 
 _SCHEMAS = {
     "radgraph": re.compile(r"(?:ANAT|OBS)-(?:DP|U|DA)"),

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_left_out
-from metric_oracle.declared import IN_PYTHON, PREDICTED, READING, Flag
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.declared import IN_PYTHON, PREDICTED, READING, Flag
 
 
 @dataclass(frozen=True)

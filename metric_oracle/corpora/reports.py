@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_declared, check_left_out
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_declared, check_left_out
+from metric_oracle.base.errors import InputError, if_taken, option
 from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
@@ -35,7 +36,6 @@ from metric_oracle.corpora.tables import (
 )
 from metric_oracle.corpora.text_files import file_ending
 from metric_oracle.corpora.usual_names import GENERATED, PLAIN, REFERENCE, SECTIONS, matching, section_of_column
-from metric_oracle.errors import InputError, if_taken, option
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.arguments import check_left_out
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.errors import InputError, option
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.marks import count_marks, remarks
@@ -31,7 +32,6 @@ from metric_oracle.corpora.tables import (
     shown_names,
 )
 from metric_oracle.corpora.usual_names import section_of_column
-from metric_oracle.errors import InputError, option
 
 LISTS, LOGPROBS = "candidates", "logprobs"  # one row for each study
 SAMPLE, LOGPROB = "sample", "logprob"  # one row for each sample

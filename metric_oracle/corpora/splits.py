@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metric_oracle.base.errors import InputError, option
 from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
@@ -14,7 +15,6 @@ from metric_oracle.corpora.tables import (
     written,
 )
 from metric_oracle.corpora.usual_names import OTHER_IDS, STUDY_IDS, matching
-from metric_oracle.errors import InputError, option
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,6 +11,8 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.sealed import record_of
 from metric_oracle.corpora.kept import check_kept, values_of_ids
 from metric_oracle.corpora.missing import state_of
 from metric_oracle.corpora.read import DEFAULT, Read
@@ -39,8 +41,6 @@ from metric_oracle.corpora.text_files import (
     stream_encoding,
     wrong_encoding,
 )
-from metric_oracle.errors import InputError, option
-from metric_oracle.sealed import record_of
 
 # Fields of `Read` that reports in pieces may have; the profile is that of folders.
 STREAMED = ("section", "id_column", "text_column", "profile", "keep_empty", "encoding", "separator")

@@ -21,8 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
-from metric_oracle import sealed
-from metric_oracle.arguments import check_left_out
+from metric_oracle.base import sealed
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.errors import InputError, as_called, if_taken, option
 from metric_oracle.corpora.missing import MISSING_WORDS, is_missing
 from metric_oracle.corpora.text_files import (
     checked_separator,
@@ -35,7 +36,6 @@ from metric_oracle.corpora.text_files import (
 )
 from metric_oracle.corpora.usual_names import IDS, IMAGE_IDS, TEXTS, folded, id_names, matching
 from metric_oracle.corpora.workbooks import read_sheet
-from metric_oracle.errors import InputError, as_called, if_taken, option
 
 if TYPE_CHECKING:
     import polars as pl

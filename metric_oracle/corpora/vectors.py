@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from metric_oracle.base.errors import DtypeError, InputError, not_installed
 from metric_oracle.corpora.tables import (
     canonical_ids,
     check_unique,
@@ -21,7 +22,6 @@ from metric_oracle.corpora.tables import (
     shown_names,
 )
 from metric_oracle.corpora.text_files import check_unpacked, read_text
-from metric_oracle.errors import DtypeError, InputError, not_installed
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,8 +5,8 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metric_oracle.base.errors import InputError, not_installed
 from metric_oracle.corpora.text_files import check_unpacked, existing_file
-from metric_oracle.errors import InputError, not_installed
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import write_bytes
+from metric_oracle.base.job import Job
+from metric_oracle.base.progress import Advance
 from metric_oracle.encoders.batches import digest, environment, part_bounds
 from metric_oracle.encoders.libraries import choose_device, import_libraries
-from metric_oracle.errors import InputError
-from metric_oracle.files import write_bytes
-from metric_oracle.job import Job
-from metric_oracle.progress import Advance
 
 _Sequence = TypeVar("_Sequence", str, bytes)
 

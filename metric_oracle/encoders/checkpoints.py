@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError
 
 
 class Published(NamedTuple):

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import sha256
+from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.encoders.base import Encoder, longest_first
 from metric_oracle.encoders.batches import run_batches, run_model
 from metric_oracle.encoders.checkpoints import Published, check_names, load_strictly, named_tensors, read_torch
 from metric_oracle.encoders.model_files import cached_file
-from metric_oracle.errors import InputError
-from metric_oracle.files import sha256
-from metric_oracle.progress import Advance
 
 # Number of classes of each head, in the order of `corpora.label_tables.LABELS`; No Finding is blank or positive.
 _HEADS = (4,) * 13 + (2,)

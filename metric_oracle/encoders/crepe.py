@@ -20,13 +20,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.files import sha256
+from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.encoders.base import Encoder
 from metric_oracle.encoders.batches import one_thread_each
 from metric_oracle.encoders.checkpoints import Published, load_strictly, named_tensors, read_torch
-from metric_oracle.errors import InputError, option
-from metric_oracle.files import sha256
-from metric_oracle.progress import Advance
 
 # False finding, omission, wrong location, wrong severity, invented comparison, omitted comparison.
 CATEGORIES = ("A", "B", "C", "D", "E", "F")

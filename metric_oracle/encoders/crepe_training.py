@@ -16,16 +16,16 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_declared, check_new_folder
-from metric_oracle.declared import Flag
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_declared, check_new_folder
+from metric_oracle.base.declared import Flag
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import json_text, new_folder
+from metric_oracle.base.progress import Progress
+from metric_oracle.base.sealed import sign
 from metric_oracle.encoders import model_files
 from metric_oracle.encoders.crepe import CATEGORIES, VOCABULARIES, build_network, load_tokenizer, run_network
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
-from metric_oracle.errors import InputError
-from metric_oracle.files import json_text, new_folder
-from metric_oracle.progress import Progress
-from metric_oracle.sealed import sign
 
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises; then it falls to 0
 _DECAY = 0.01  # weight decay; biases and norms have none

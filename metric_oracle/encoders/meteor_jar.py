@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import BackendError
-from metric_oracle.files import sha256
-from metric_oracle.progress import Advance
+from metric_oracle.base.errors import BackendError
+from metric_oracle.base.files import sha256
+from metric_oracle.base.progress import Advance
 
 JAR = "meteor-1.5.jar"
 # The call of pycocoevalcap, with a fixed encoding, which otherwise depends on the locale.

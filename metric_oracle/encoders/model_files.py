@@ -6,9 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.files import sha256
 from metric_oracle.encoders.libraries import quiet
-from metric_oracle.errors import InputError, option
-from metric_oracle.files import sha256
 
 _TOKENIZER_FILES = (
     "tokenizer.json",

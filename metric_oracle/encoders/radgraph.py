@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.progress import Advance
 from metric_oracle.encoders.base import Encoder, longest_first
 from metric_oracle.encoders.batches import RunAll, flatten, one_thread_each, run_batches, run_model, store_tokens
 from metric_oracle.encoders.checkpoints import Published, check_tensors
@@ -29,8 +31,6 @@ from metric_oracle.encoders.radgraph_archive import (
     read_vocabulary,
     read_weights,
 )
-from metric_oracle.errors import InputError
-from metric_oracle.progress import Advance
 
 # The words that the package reads if a report is empty.
 _EMPTY = ["None"]

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import sha256
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.checkpoints import named_tensors
 from metric_oracle.encoders.model_files import cached_file
-from metric_oracle.errors import InputError
-from metric_oracle.files import sha256
 
 MODEL_TYPES = ("radgraph", "radgraph-xl", "modern-radgraph-xl", "echograph")
 ENCODER = "_embedder.token_embedder_bert._matched_embedder.transformer_model."

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.arguments import check_given
+from metric_oracle.base.arguments import check_given
+from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.files import sha256
+from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.entities import TYPES, EntityTable
 from metric_oracle.encoders.base import Encoder, longest_first
 from metric_oracle.encoders.batches import digest, flatten, run_batches, run_model, store_tokens
 from metric_oracle.encoders.libraries import quiet
 from metric_oracle.encoders.model_files import check_weights, hash_files, n_positions, read, whole_folder
 from metric_oracle.encoders.sentences import RULES, Sentences
-from metric_oracle.errors import InputError, option
-from metric_oracle.files import sha256
-from metric_oracle.progress import Advance
 
 _MAX_PIECES, _MAX_ENTITY_PIECES = 512, 30
 _MIN_CHARACTERS = 3  # shorter sentences are not read

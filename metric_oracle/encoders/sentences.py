@@ -17,7 +17,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.base.errors import BackendError, InputError
 
 RULES = "rush_rules.tsv"
 _BEGIN, _END = "stbegin", "stend"

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.arguments import check_given, check_one_of
+from metric_oracle.base.arguments import check_given, check_one_of
+from metric_oracle.base.errors import InputError, not_installed, option
+from metric_oracle.base.files import write_json
+from metric_oracle.base.progress import Advance
 from metric_oracle.encoders.batches import digest, environment, part_bounds, run_batches, run_model, store_tokens
 from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
-from metric_oracle.errors import InputError, not_installed, option
-from metric_oracle.files import write_json
-from metric_oracle.progress import Advance
 
 _DISTILROBERTA = (
     5,

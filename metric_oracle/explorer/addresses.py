@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 import numpy as np
 import polars as pl
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS
-from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import Cases
 
 ROWS = 50  # test reports per page

@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError
 from metric_oracle.explorer.copied_cases import CopiedCases
 from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.sampled_cases import SampledCases

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.copies.measure import LONG, NEAR, NOVELTY, masked
 from metric_oracle.copies.overlap import HUMAN, LIMITS
-from metric_oracle.errors import InputError
 from metric_oracle.explorer.evidence import WHOLE, Segment, common_runs, cut
 from metric_oracle.findings.results import read_signed
 from metric_oracle.indexes.index import Index

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metric_oracle.errors import MetricOracleError
+from metric_oracle.base.errors import MetricOracleError
 from metric_oracle.explorer import evidence
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.evidence import Evidence

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from metric_oracle.errors import MetricOracleError
+from metric_oracle.base.errors import MetricOracleError
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.findings.figures import picture
 from metric_oracle.findings.printed_tables import PaperTable, entry

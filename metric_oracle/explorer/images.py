@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from metric_oracle.errors import InputError, option
+from metric_oracle.base.errors import InputError, option
 
 TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.copies.measure import LONG, NOVELTY
 from metric_oracle.copies.overlap import LIMITS
-from metric_oracle.errors import InputError
 from metric_oracle.explorer.addresses import ROWS, Address, choose, link, read_address
 from metric_oracle.explorer.case import shown_evidence
 from metric_oracle.explorer.cases import ORACLE, Cases

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from metric_oracle.errors import MetricOracleError
+from metric_oracle.base.errors import MetricOracleError
 from metric_oracle.explorer import page_views
 from metric_oracle.explorer.addresses import FILTERS, Address, link, read_address
 from metric_oracle.explorer.case import case, details

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError, option
 from metric_oracle.corpora.tables import canonical_ids
-from metric_oracle.errors import InputError, option
 from metric_oracle.raters.ratings import Ratings
 
 

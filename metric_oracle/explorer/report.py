@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.base.files import replacing
 from metric_oracle.explorer.case import details, has_report
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.figures import sections
 from metric_oracle.explorer.first_page import copies_of, strips
 from metric_oracle.explorer.page_views import drawn
 from metric_oracle.explorer.table import informative
-from metric_oracle.files import replacing
 from metric_oracle.findings.signature import short_signature
 from metric_oracle.findings.writing import check_out
 from metric_oracle.web.render import STATIC, templates

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.choices import FIGURES
-from metric_oracle.errors import not_installed
-from metric_oracle.files import replacing
+from metric_oracle.base.choices import FIGURES
+from metric_oracle.base.errors import not_installed
+from metric_oracle.base.files import replacing
 from metric_oracle.findings.writing import check_out
 
 

@@ -14,15 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_one_of
-from metric_oracle.corpora.shown import html_table
-from metric_oracle.errors import InputError, as_called, called
-from metric_oracle.findings.finding import Frames
-from metric_oracle.findings.writing import check_out, write_numbers
-from metric_oracle.indexes.store import to_numpy
-from metric_oracle.metrics import METRICS, get_metric
-from metric_oracle.sealed import (
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_one_of
+from metric_oracle.base.errors import InputError, as_called, called
+from metric_oracle.base.sealed import (
     SIGNATURE,
     TABLE,
     hash_table,
@@ -31,6 +26,11 @@ from metric_oracle.sealed import (
     record_of,
     signature_path,
 )
+from metric_oracle.corpora.shown import html_table
+from metric_oracle.findings.finding import Frames
+from metric_oracle.findings.writing import check_out, write_numbers
+from metric_oracle.indexes.store import to_numpy
+from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.statistics import LEVEL, Interval, intervals
 
 FIXED = ("query_id", "rank", "row", "candidate_id", "score")

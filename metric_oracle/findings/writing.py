@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from metric_oracle.choices import RESULTS
-from metric_oracle.errors import InputError
-from metric_oracle.files import without_nan
+from metric_oracle.base.choices import RESULTS
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import without_nan
+from metric_oracle.base.sealed import has_signature_file, is_ours, replacing_signed, signature_path, write_parquet
 from metric_oracle.indexes.manifest import check_outside
-from metric_oracle.sealed import has_signature_file, is_ours, replacing_signed, signature_path, write_parquet
 
 
 def check_out(

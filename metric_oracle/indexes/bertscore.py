@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.arguments import check_left_out
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.errors import BackendError, InputError, option
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, write_states
-from metric_oracle.errors import BackendError, InputError, option
 from metric_oracle.indexes import idf as idf_weights
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists, ranks_of

@@ -23,10 +23,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.arguments import check_new_folder
+from metric_oracle.base.arguments import check_new_folder
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import LOCK, exclusive, move_folder, write_json
+from metric_oracle.base.job import Job, working
+from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
-from metric_oracle.files import LOCK, exclusive, move_folder, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index, open_index
@@ -41,9 +43,7 @@ from metric_oracle.indexes.store import (
     release,
     write_table,
 )
-from metric_oracle.job import Job, working
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS, check_searched, get_metric
-from metric_oracle.progress import Progress, silent
 from metric_oracle.sources.attaching import can_make, run_models
 
 BUILDING = ".building"

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS, is_abnormality
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.labels import LabelDocuments
 from metric_oracle.indexes.lists import group_rows

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import BackendError, InputError
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.store import read_arrays, write_arrays

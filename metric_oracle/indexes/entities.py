@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.entities import EntityTable
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.lists import group_rows, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, gathered

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.radgraph_json import GraphTable
-from metric_oracle.errors import InputError
 from metric_oracle.kernels._build import reorder
 from metric_oracle.kernels._graph_keys import sort_distinct
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import numbers_of, read_table
-from metric_oracle.errors import InputError
 
 # Range in which float32 has its full precision. Outside of it, the weight of a token could be lost.
 LEAST_WEIGHT, GREATEST_WEIGHT = 1e-30, 1e30

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import DamagedIndexError, IndexFormatError, InputError, as_called
-from metric_oracle.files import checksum, write_json
+from metric_oracle.base.errors import DamagedIndexError, IndexFormatError, InputError, as_called
+from metric_oracle.base.files import checksum, write_json
 from metric_oracle.indexes.store import PIECE, hash_content, map_file
 
 FORMAT = "metric-oracle index"

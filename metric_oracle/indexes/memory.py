@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.build import kinds_of
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import REPORTS, Strings
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
-from metric_oracle.progress import Progress, silent
 from metric_oracle.records import Metric
 
 

@@ -22,9 +22,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,

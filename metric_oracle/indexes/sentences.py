@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays

@@ -13,16 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.arguments import check_new_folder
+from metric_oracle.base.arguments import check_new_folder
+from metric_oracle.base.errors import InputError, InUseError
+from metric_oracle.base.files import checksum, exclusive, only_writer, remove_leftovers, sync, write_json
+from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError, InUseError
-from metric_oracle.files import checksum, exclusive, only_writer, remove_leftovers, sync, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import BUILDING, build_index
 from metric_oracle.indexes.index import open_index as open_one
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name, write_set
 from metric_oracle.indexes.store import Strings
-from metric_oracle.progress import Progress
 
 PAUSE = 0.5  # seconds between two checks of the shards that other workers are building
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.errors import IndexFormatError, InputError, as_called
+from metric_oracle.base.files import checksum, sync, write_json
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import IndexFormatError, InputError, as_called
-from metric_oracle.files import checksum, sync, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.index import open_index as open_one

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.base.errors import BackendError, not_installed
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import BackendError, not_installed
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import FeatureDocuments, Mapped, TranslatedQueries, as_queries
 from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from metric_oracle import sealed
-from metric_oracle.sealed import string_parts
+from metric_oracle.base import sealed
+from metric_oracle.base.sealed import string_parts
 
 ALIGNMENT = 64  # bytes of a cache line, and of an AVX-512 register
 _FILLER = "filler"

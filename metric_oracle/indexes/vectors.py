@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.errors import not_installed
+from metric_oracle.base.errors import not_installed
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.lists import distinct_in_order
 from metric_oracle.kernels._build import number_rows

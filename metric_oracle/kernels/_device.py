@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import config as numba_config
 
-from metric_oracle.errors import BackendError, install_command
+from metric_oracle.base.errors import BackendError, install_command
 from metric_oracle.kernels.contract import Capabilities
 
 config: Any = numba_config

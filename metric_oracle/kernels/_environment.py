@@ -2,7 +2,7 @@
 
 import os
 
-from metric_oracle.errors import BackendError
+from metric_oracle.base.errors import BackendError
 
 
 def _check_environment() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from metric_oracle.errors import ExactnessError
+from metric_oracle.base.errors import ExactnessError
 from metric_oracle.kernels._jit import scalar
 
 FLOAT16, FLOAT32, FLOAT64 = 2.0**-11, 2.0**-24, 2.0**-53  # unit roundoffs (2.1, table 2.1)

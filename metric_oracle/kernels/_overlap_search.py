@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metric_oracle.errors import ExactnessError
+from metric_oracle.base.errors import ExactnessError
 from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import inner, jit, jit_borrowing
 from metric_oracle.kernels._overlap import FULL, SLACK, Features, bucket_of, by_rarity, lower_bound, postings

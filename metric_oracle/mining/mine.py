@@ -16,26 +16,27 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_left_out
-from metric_oracle.cluster import Beat, Task, WorkerProgress, run_tasks
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.cluster import Beat, Task, WorkerProgress, run_tasks
+from metric_oracle.base.declared import Uses
+from metric_oracle.base.errors import InputError, as_called, called, option
+from metric_oracle.base.files import checksum, identify, replacing
+from metric_oracle.base.job import Job
+from metric_oracle.base.progress import Progress, silent
+from metric_oracle.base.sealed import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import existing_file, shown_names
 from metric_oracle.corpora.vectors import read_ids
-from metric_oracle.declared import Uses
-from metric_oracle.errors import InputError, as_called, called, option
-from metric_oracle.files import checksum, identify, replacing
 from metric_oracle.findings.results import AFTER, FIXED
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.store import Strings, to_arrow
-from metric_oracle.job import Job
 from metric_oracle.mining.mined_files import KIND, MinedFile
 from metric_oracle.mining.scored import left_out, sampled, worst_positive
 from metric_oracle.mining.selection import Selection, best_allowed, check_selection, depths, kept, pairs_of
-from metric_oracle.progress import Progress, silent
 from metric_oracle.retrieval.checks import check_alone
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
@@ -46,7 +47,6 @@ from metric_oracle.retrieval.part_files import members_of
 from metric_oracle.retrieval.plan import Plan, plan
 from metric_oracle.retrieval.remote_search import opened_set
 from metric_oracle.retrieval.result_table import n_scorable
-from metric_oracle.sealed import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
 
 BLOCK = 8192  # anchors of a block, which is a row group of the file
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)

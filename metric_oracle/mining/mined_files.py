@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.errors import InputError, as_called
-from metric_oracle.files import checksum
+from metric_oracle.base.errors import InputError, as_called
+from metric_oracle.base.files import checksum
+from metric_oracle.base.sealed import hash_table, opened, record_of
 from metric_oracle.indexes.store import to_numpy
-from metric_oracle.sealed import hash_table, opened, record_of
 
 KIND = "mined"
 NEEDED = ("anchor_id", "anchor_row", "candidate_id", "candidate_row", "rank", "score")

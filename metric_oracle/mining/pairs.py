@@ -12,20 +12,20 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_given
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_given
+from metric_oracle.base.declared import OUTPUT, Flag
+from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.files import replacing
+from metric_oracle.base.progress import Progress, counter
+from metric_oracle.base.sealed import METADATA, replacing_signed
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.shown import OneLine
-from metric_oracle.declared import OUTPUT, Flag
-from metric_oracle.errors import InputError, called
-from metric_oracle.files import replacing
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.indexes.store import to_arrow, to_numpy
 from metric_oracle.mining.mined_files import MinedFile
-from metric_oracle.progress import Progress, counter
-from metric_oracle.sealed import METADATA, replacing_signed
 
 TREC = "trec"
 _WITH_NEGATIVES = ("triplet", "labeled-list")  # shapes that mean nothing without negatives

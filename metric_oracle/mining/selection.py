@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_given, check_in_range
-from metric_oracle.declared import Flag
-from metric_oracle.errors import InputError
-from metric_oracle.files import identify
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_given, check_in_range
+from metric_oracle.base.declared import Flag
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import identify
 from metric_oracle.indexes.store import to_numpy
 from metric_oracle.mining.mined_files import MinedFile
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.errors import called
+from metric_oracle.base import choices
+from metric_oracle.base.errors import called
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing, pivot
 from metric_oracle.findings.signature import bootstrap, signed

@@ -6,12 +6,12 @@ from typing import Annotated, Any, NamedTuple
 
 from annotated_doc import Doc
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.declared import FILES, Flag
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.tables import together
-from metric_oracle.declared import FILES, Flag
 from metric_oracle.encoders.crepe_training import TrainingSettings, train
-from metric_oracle.errors import InputError
-from metric_oracle.progress import Progress
 from metric_oracle.raters.ratings import AnyRatings, Ratings, read_ratings
 from metric_oracle.reading import Given, attached
 from metric_oracle.retrieval.pair_models import COMPONENTS

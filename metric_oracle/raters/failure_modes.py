@@ -24,11 +24,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.declared import IN_PYTHON, Flag
+from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.files import identify
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.declared import IN_PYTHON, Flag
-from metric_oracle.errors import InputError, called, option
-from metric_oracle.files import identify
 from metric_oracle.findings.cells import NOTHING, Format, Record, number, number_of, over, scientific_of, text_of
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding

@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.declared import Flag
+from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.files import json_text, replacing, sha256
+from metric_oracle.base.sealed import seal
 from metric_oracle.corpora.tables import canonical_ids, existing_file, read_table, shown_names
-from metric_oracle.declared import Flag
-from metric_oracle.errors import InputError, called, option
-from metric_oracle.files import json_text, replacing, sha256
 from metric_oracle.findings import cells
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
@@ -33,7 +34,6 @@ from metric_oracle.raters.rank_correlation import TAU, draw, interval_record, of
 from metric_oracle.raters.rated_scores import ScoreFiles, Texts, read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
-from metric_oracle.sealed import seal
 from metric_oracle.statistics import Array, few_studies, varies
 from metric_oracle.tables.score_names import direction_of
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, shown_names, written
-from metric_oracle.errors import InputError
 from metric_oracle.raters.rank_correlation import RATED
 from metric_oracle.raters.ratings import Rated, arranged, cells_of_pairs, codes_of, labels_by_role, texts_of
 

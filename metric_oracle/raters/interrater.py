@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.declared import Flag
+from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.files import identify
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.declared import Flag
-from metric_oracle.errors import InputError, called, option
-from metric_oracle.files import identify
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, pivot
 from metric_oracle.findings.signature import bootstrap, signed

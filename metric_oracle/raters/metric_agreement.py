@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.declared import Flag
-from metric_oracle.errors import InputError, option
+from metric_oracle.base.declared import Flag
+from metric_oracle.base.errors import InputError, option
 from metric_oracle.findings.cells import Record
 from metric_oracle.raters.interrater import each_left_out, other_raters
 from metric_oracle.raters.rank_correlation import (

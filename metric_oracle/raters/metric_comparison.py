@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_left_out, check_one_of
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_left_out, check_one_of
+from metric_oracle.base.declared import Flag
+from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.files import identify
 from metric_oracle.corpora.tables import numbers_of, read_table, shown_names, written
-from metric_oracle.declared import Flag
-from metric_oracle.errors import InputError, called, option
-from metric_oracle.files import identify
 from metric_oracle.findings.cells import NOTHING, Format, Record, number
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding

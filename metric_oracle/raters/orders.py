@@ -6,8 +6,8 @@ is worse) with such groups, so that everything that reads rated sets reads them.
 
 from collections.abc import Mapping
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import Table
-from metric_oracle.errors import InputError
 from metric_oracle.raters.grades import Grades, assemble, texts_by_role
 from metric_oracle.raters.rank_correlation import ACCURACY, TIES, WHOLE, WITHIN
 from metric_oracle.raters.ratings import labels_by_role, labels_of, texts_of

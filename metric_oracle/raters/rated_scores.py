@@ -7,13 +7,13 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_left_out
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.declared import Flag
+from metric_oracle.base.errors import InputError, as_called, option
+from metric_oracle.base.files import identify
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import numbers_of, read_table, shown_names
-from metric_oracle.declared import Flag
-from metric_oracle.errors import InputError, as_called, option
-from metric_oracle.files import identify
 from metric_oracle.metrics import ALIASES, METRICS, get_metric, names_of
 from metric_oracle.raters.rated_sets import read_rated_set
 from metric_oracle.raters.ratings import Rated, match_pairs

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from metric_oracle.base.errors import called
 from metric_oracle.corpora.tables import Table, read_table
-from metric_oracle.errors import called
 from metric_oracle.raters.grades import BETTER, REFISCO, WORSE, read_grades, read_refisco
 from metric_oracle.raters.orders import ORDER, PREFERENCE, read_orders, read_preferences
 from metric_oracle.raters.ratings import Rated, ratings_of_table, with_texts

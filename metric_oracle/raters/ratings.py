@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_doc import Doc
 
+from metric_oracle.base.errors import InputError, called, option
 from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
@@ -24,7 +25,6 @@ from metric_oracle.corpora.tables import (
     shown_names,
     written,
 )
-from metric_oracle.errors import InputError, called, option
 from metric_oracle.raters.rank_correlation import RATED
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.findings.cells import number
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.raters.names import agreement_cell, kind_in_line

@@ -24,17 +24,17 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_given, check_left_out
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_given, check_left_out
+from metric_oracle.base.declared import Uses
+from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.corpora.vectors import Vectors
-from metric_oracle.declared import Uses
-from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
-from metric_oracle.progress import Progress
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.kernels import arrays_of, load_scorer

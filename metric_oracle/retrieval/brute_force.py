@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metric_oracle.base.progress import Advance
 from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.embeddings import EmbeddingDocuments
 from metric_oracle.indexes.token_queries import TokenQueries
@@ -18,7 +19,6 @@ from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.progress import Advance
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.representation import CompositeIndex, CompositeQueries
 from metric_oracle.retrieval.composite.score import composite

@@ -10,21 +10,21 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_given, check_left_out, check_new_folder, given_of
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_given, check_left_out, check_new_folder, given_of
+from metric_oracle.base.declared import READING, Flag
+from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.progress import Progress, say
 from metric_oracle.corpora.kept import check_kept
 from metric_oracle.corpora.marks import remarks
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.streams import STREAMED, can_stream, n_rows, stream_reports
-from metric_oracle.declared import READING, Flag
-from metric_oracle.errors import InputError, called, option
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import METRICS, get_metric, names_of
-from metric_oracle.progress import Progress, say
 from metric_oracle.reading import Given, attached, say_wordless
 from metric_oracle.retrieval.plan import open_runner
 from metric_oracle.sources.attaching import attach_sources, is_model, piece_of, read_sources

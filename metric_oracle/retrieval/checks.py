@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.arguments import check_given
+from metric_oracle.base.arguments import check_given
+from metric_oracle.base.errors import InputError, option
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError, option
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
 from metric_oracle.records import Metric

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metric_oracle.base.errors import ExactnessError
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.lists import documents_of_rows

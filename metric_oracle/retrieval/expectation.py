@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.choices import RESULTS
+from metric_oracle.base import choices
+from metric_oracle.base.choices import RESULTS
+from metric_oracle.base.declared import IN_PYTHON, Uses
+from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.declared import IN_PYTHON, Uses
-from metric_oracle.errors import InputError, called
 from metric_oracle.findings.cells import number_of
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
@@ -23,7 +24,6 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex
-from metric_oracle.progress import Progress, counter
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan_scores

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError, called
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import are_columns, shown_names
-from metric_oracle.errors import InputError, called
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.indexes.memory import MemoryIndex

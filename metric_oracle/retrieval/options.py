@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_left_out, given_of
-from metric_oracle.choices import RESTRICTIONS
-from metric_oracle.declared import BERTSCORE, IN_PYTHON, Flag
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_left_out, given_of
+from metric_oracle.base.choices import RESTRICTIONS
+from metric_oracle.base.declared import BERTSCORE, IN_PYTHON, Flag
 from metric_oracle.metrics import REPRESENTATIONS
 
 # Options that change scores, each of the representations that name it.

@@ -5,8 +5,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from metric_oracle.errors import InputError
-from metric_oracle.progress import Advance
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.progress import Advance
 from metric_oracle.records import Metric
 
 COMPONENTS = ("nA", "nB", "nC", "nD", "nE", "nF")

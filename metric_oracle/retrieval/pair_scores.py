@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.arguments import check_left_out
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import package_version
+from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
-from metric_oracle.files import package_version
 from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
-from metric_oracle.progress import Progress
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_queries, counted_entry, section_entry
 from metric_oracle.retrieval.composite.score import composite

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_left_out
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError, called
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
-from metric_oracle.progress import Advance
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_in_range, check_left_out
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_in_range, check_left_out
+from metric_oracle.base.declared import IN_PYTHON
+from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.declared import IN_PYTHON
-from metric_oracle.errors import InputError, called, option
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import ShardSet, open_index
 from metric_oracle.metrics import check_searched, get_metric
-from metric_oracle.progress import Progress, counter
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_queries
@@ -156,7 +156,7 @@ def open_runner(runner: str | None, address: str | None, num_gpus: float | None,
         of_runner = {"address": address, "num_gpus": num_gpus}
         check_left_out(of_runner, "without a runner", f"Add {option('runner', 'ray')}.")
         return None
-    from metric_oracle.cluster import runner_of
+    from metric_oracle.base.cluster import runner_of
 
     return runner_of(address, num_gpus, threads)
 

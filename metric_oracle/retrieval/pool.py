@@ -8,9 +8,9 @@ from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.progress import Advance
 from metric_oracle.indexes.store import release, resident
-from metric_oracle.progress import Advance
 
 
 def n_threads() -> int:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
+from metric_oracle.base.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
+from metric_oracle.base.errors import IndexFormatError
+from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import IndexFormatError
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index, shard_name
-from metric_oracle.progress import Advance
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_kernel

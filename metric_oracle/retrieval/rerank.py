@@ -22,18 +22,18 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_in_range, check_left_out
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_in_range, check_left_out
+from metric_oracle.base.declared import Flag, Uses
+from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.files import package_version
+from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.declared import Flag, Uses
-from metric_oracle.errors import InputError, called, option
-from metric_oracle.files import package_version
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric
-from metric_oracle.progress import Progress, silent
 from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_section, section_entry

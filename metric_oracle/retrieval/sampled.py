@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.progress import Progress, counter
 from metric_oracle.retrieval.plan import Plan
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.result_table import n_scorable

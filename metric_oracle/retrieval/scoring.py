@@ -9,20 +9,20 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_left_out, check_options, given_of
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_left_out, check_options, given_of
+from metric_oracle.base.declared import PREDICTED, Flag, Uses
+from metric_oracle.base.errors import InputError, called, if_taken, option
+from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.joining import PLACE, check_joined
 from metric_oracle.corpora.reports import ALL_SPLITS, Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import ids_hint, shown_names
-from metric_oracle.declared import PREDICTED, Flag, Uses
-from metric_oracle.errors import InputError, called, if_taken, option
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import opened, section_of
 from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, get_metric, names_of
-from metric_oracle.progress import Progress, say, silent
 from metric_oracle.reading import AttachedReports, Given, attached, pairs_of_one_table, read_joined, say_wordless
 from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metric_oracle.base.files import package_version
+from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.files import package_version
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import BATCH
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
-from metric_oracle.progress import Advance
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.composite.representation import is_joined, representation_of

@@ -11,21 +11,21 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_in_range, check_left_out, check_one_of
-from metric_oracle.choices import RESTRICTIONS
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_in_range, check_left_out, check_one_of
+from metric_oracle.base.choices import RESTRICTIONS
+from metric_oracle.base.declared import IN_PYTHON
+from metric_oracle.base.errors import BackendError, ExactnessError, InputError, called
+from metric_oracle.base.progress import Advance, Progress, counter, say
 from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.vectors import Vectors
-from metric_oracle.declared import IN_PYTHON
-from metric_oracle.errors import BackendError, ExactnessError, InputError, called
 from metric_oracle.findings.results import Results, read_results
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import get_metric
-from metric_oracle.progress import Advance, Progress, counter, say
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
 from metric_oracle.retrieval import baselines

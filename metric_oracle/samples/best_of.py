@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_in_range
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_in_range
+from metric_oracle.base.declared import ROWS, Flag
+from metric_oracle.base.errors import InputError, called, of_predictions
+from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.declared import ROWS, Flag
-from metric_oracle.errors import InputError, called, of_predictions
 from metric_oracle.findings.cells import (
     ALIKE,
     Format,
@@ -34,7 +35,6 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signed
 from metric_oracle.indexes.shards import opened, section_of
-from metric_oracle.progress import Progress, say, silent
 from metric_oracle.reading import attached, read_joined
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.groups import expected_scores

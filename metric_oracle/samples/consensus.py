@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.arguments import check_left_out, check_one_of
+from metric_oracle.base.arguments import check_left_out, check_one_of
+from metric_oracle.base.errors import called
+from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.samples import Samples
-from metric_oracle.errors import called
 from metric_oracle.findings.cells import Format, number_of, text_of
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
@@ -20,7 +21,6 @@ from metric_oracle.findings.signature import signed
 from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import get_metric
-from metric_oracle.progress import Progress, silent
 from metric_oracle.reading import attached, say_wordless
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from annotated_doc import Doc
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.declared import Flag, Uses
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import checksum
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
-from metric_oracle.declared import Flag, Uses
-from metric_oracle.errors import InputError
-from metric_oracle.files import checksum
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric, names_of

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.arguments import check_options
+from metric_oracle.base.arguments import check_options
+from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.progress import Progress, counter, silent
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError, option
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
-from metric_oracle.progress import Progress, counter, silent
 from metric_oracle.sources.contract import Attachment, Source, check_unicode, ignore, name_of, source_of
 from metric_oracle.sources.token_states import OpenedEncoder
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import not_installed
+from metric_oracle.base.errors import not_installed
 
 
 def named_models(files_or_models: Mapping[str, Any]) -> list[Path]:

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
-from metric_oracle.errors import InputError
 from metric_oracle.metrics import SOURCES
-from metric_oracle.progress import Advance
 from metric_oracle.records import SourceRecord
 
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.arguments import check_left_out
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.tables import canonical_ids
 from metric_oracle.corpora.vectors import Vectors, checked_vectors, read_embeddings
-from metric_oracle.errors import InputError
 from metric_oracle.sources.contract import Attachment, Source, name_of
 from metric_oracle.sources.labels import labels_csv
 

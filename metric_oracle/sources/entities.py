@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.entities import TYPES, EntityTable
 from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, read_table
-from metric_oracle.errors import InputError
 from metric_oracle.sources.contract import Attachment, Source
 
 _COLUMNS = ("types", "vectors")

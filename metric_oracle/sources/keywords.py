@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypedDict
 
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.declared import BERTSCORE, FILES, Flag
+from metric_oracle.base import choices
+from metric_oracle.base.declared import BERTSCORE, FILES, Flag
 
 _FILE, _FOLDER = Flag(metavar="FILE", panel=FILES), Flag(metavar="FOLDER", panel=FILES)
 _IDS = Doc(

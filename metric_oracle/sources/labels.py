@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.choices import UNCERTAIN
+from metric_oracle.base.choices import UNCERTAIN
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.label_tables import (
     LABELS,
@@ -23,7 +24,6 @@ from metric_oracle.corpora.label_tables import (
     read_labels,
 )
 from metric_oracle.corpora.tables import canonical_ids, check_unique
-from metric_oracle.errors import InputError
 from metric_oracle.sources.contract import Attachment, Source, name_of
 
 _CELL = {0: "", 1: "1", 2: "0", 3: "-1"}  # of CheXbert's classes, as its label files have them

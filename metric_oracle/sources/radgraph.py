@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, graphs_in_memory, read_graphs, with_text_keys
-from metric_oracle.errors import InputError
 from metric_oracle.sources.contract import Attachment, Source, check_unicode, name_of
 
 

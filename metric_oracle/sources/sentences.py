@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.tables import (
     Table,
@@ -20,7 +21,6 @@ from metric_oracle.corpora.tables import (
     shown_names,
 )
 from metric_oracle.corpora.vectors import read_npz
-from metric_oracle.errors import InputError
 from metric_oracle.sources.contract import Attachment, Source, name_of
 from metric_oracle.sources.entities import flat_lists
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.text_files import read_text
-from metric_oracle.errors import InputError, option
-from metric_oracle.progress import Progress, silent
 from metric_oracle.sources.contract import Attachment, Source, ignore
 
 if TYPE_CHECKING:  # models are imported by what opens them

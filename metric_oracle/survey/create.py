@@ -22,8 +22,12 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.choices import RESULTS
+from metric_oracle.base import choices
+from metric_oracle.base.choices import RESULTS
+from metric_oracle.base.declared import Flag
+from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.files import checksum, identify, new_folder, write_json
+from metric_oracle.base.sealed import write_json as write_sealed
 from metric_oracle.corpora.joining import check_joined
 from metric_oracle.corpora.label_tables import LABELS, labels_of_table
 from metric_oracle.corpora.reports import Reports
@@ -38,15 +42,11 @@ from metric_oracle.corpora.tables import (
     together,
 )
 from metric_oracle.corpora.text_files import read_text
-from metric_oracle.declared import Flag
-from metric_oracle.errors import InputError, option
-from metric_oracle.files import checksum, identify, new_folder, write_json
 from metric_oracle.findings.results import FIXED, Results, read_results, read_scores
 from metric_oracle.indexes.shards import section_of
 from metric_oracle.raters.ratings import CATEGORIES
 from metric_oracle.reading import Given, attached
 from metric_oracle.retrieval.search import digest
-from metric_oracle.sealed import write_json as write_sealed
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
 from metric_oracle.tables.study_steps import check_folder
 

@@ -16,18 +16,18 @@ import pyarrow as pa
 from annotated_doc import Doc
 from pyarrow import csv
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.declared import Flag
+from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.files import new_folder
+from metric_oracle.base.sealed import sign, write_json
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.declared import Flag
-from metric_oracle.errors import InputError, option
-from metric_oracle.files import new_folder
 from metric_oracle.findings.cells import NOTHING, Format, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Scores
 from metric_oracle.raters.names import rater_name
 from metric_oracle.retrieval.scoring import score_sides
-from metric_oracle.sealed import sign, write_json
 from metric_oracle.survey.folder import Survey, SurveyFolder, open_cells, open_survey, read_key
 from metric_oracle.survey.log import Counts
 from metric_oracle.tables.study_steps import check_folder

@@ -23,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import InputError, MetricOracleError, option
+from metric_oracle.base.errors import InputError, MetricOracleError, option
 
 MAX_ERRORS = 99  # largest number of errors in one cell
 Counts = list[list[int | None]]

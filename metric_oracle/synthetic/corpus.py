@@ -17,11 +17,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from metric_oracle.arguments import check_in_range, check_new_folder, check_one_of
+from metric_oracle.base.arguments import check_in_range, check_new_folder, check_one_of
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import new_folder
+from metric_oracle.base.progress import Advance, Progress, counter
 from metric_oracle.corpora.label_tables import LABELS
-from metric_oracle.errors import InputError
-from metric_oracle.files import new_folder
-from metric_oracle.progress import Advance, Progress, counter
 from metric_oracle.synthetic.drafts import Draft, drafts_of, edited
 from metric_oracle.synthetic.wrong_reports import with_errors
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.base.errors import install_command
+from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import install_command
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric
-from metric_oracle.progress import Progress, silent
 from metric_oracle.reading import reports
 from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.plan import retrieve

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.arguments import check_new_folder
+from metric_oracle.base.arguments import check_new_folder
+from metric_oracle.base.files import new_folder
 from metric_oracle.corpora.reports import read_reports
-from metric_oracle.files import new_folder
 from metric_oracle.raters.ratings import CATEGORIES, ORACLES
 from metric_oracle.synthetic.corpus import FIRST_ID, write_corpus, write_samples
 

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.choices import LEGACY
-from metric_oracle.declared import IN_PYTHON, Flag
-from metric_oracle.errors import InputError, as_called, called, option
+from metric_oracle.base import choices
+from metric_oracle.base.choices import LEGACY
+from metric_oracle.base.declared import IN_PYTHON, Flag
+from metric_oracle.base.errors import InputError, as_called, called, option
+from metric_oracle.base.progress import Progress
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.signature import signed
 from metric_oracle.metrics import get_metric
-from metric_oracle.progress import Progress
 from metric_oracle.statistics import (
     LEGACY_SAMPLE,
     LEVEL,

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.declared import FILES, Flag
+from metric_oracle.base.errors import InputError, called
 from metric_oracle.corpora.label_tables import LabelTable, is_abnormality, read_label_tables
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.declared import FILES, Flag
-from metric_oracle.errors import InputError, called
 from metric_oracle.findings.cells import Format, Record, ends_of, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing, plain
 from metric_oracle.findings.signature import bootstrap, signed

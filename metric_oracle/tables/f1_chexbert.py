@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.errors import InputError, as_called
 from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS, LabelTable, read_label_tables
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError, as_called
 from metric_oracle.findings.cells import over_of
 from metric_oracle.findings.printed_tables import PaperTable, pivot
 from metric_oracle.findings.signature import bootstrap, signed

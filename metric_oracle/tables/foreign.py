@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
+from metric_oracle.base import choices
+from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.files import identify
 from metric_oracle.corpora.tables import canonical_ids, check_unique, numbers_of, read_table
-from metric_oracle.errors import InputError, option
-from metric_oracle.files import identify
 from metric_oracle.findings.results import Scores
 from metric_oracle.tables.score_names import DIRECTIONS, direction_of
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import identify
 from metric_oracle.corpora.label_tables import LabelTable
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError
-from metric_oracle.files import identify
 from metric_oracle.findings.finding import Finding
 from metric_oracle.sources.labels import LabelSets
 from metric_oracle.statistics import FEW, Array, Interval, Resampled, resample_means, varies

@@ -16,15 +16,16 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle import choices
-from metric_oracle.arguments import check_left_out
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.declared import ROWS, Flag
+from metric_oracle.base.errors import InputError, as_called, called, option
+from metric_oracle.base.files import checksum
+from metric_oracle.base.progress import Progress, say
 from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import check_unique, shown_names, together
-from metric_oracle.declared import ROWS, Flag
-from metric_oracle.errors import InputError, as_called, called, option
-from metric_oracle.files import checksum
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.build import inputs_digest
@@ -32,7 +33,6 @@ from metric_oracle.indexes.index import AnyIndex, Index, open_index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import is_set, not_one_index, opened
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, names_of, shown_in
-from metric_oracle.progress import Progress, say
 from metric_oracle.reading import AttachedReports, Given, attached, loaded, say_wordless
 from metric_oracle.retrieval.baselines import identity
 from metric_oracle.retrieval.checks import check_section, with_frequencies

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
-from metric_oracle.files import LOCK, move_folder
+from metric_oracle.base.files import LOCK, move_folder
 from metric_oracle.findings.results import Scores
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.study_steps import file_name, study_job

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.arguments import check_new_folder
-from metric_oracle.errors import InputError, as_called
-from metric_oracle.files import checksum, sha256, temporary_folder
+from metric_oracle.base.arguments import check_new_folder
+from metric_oracle.base.errors import InputError, as_called
+from metric_oracle.base.files import checksum, sha256, temporary_folder
+from metric_oracle.base.job import Job
+from metric_oracle.base.progress import Progress
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.indexes import manifest
-from metric_oracle.job import Job
-from metric_oracle.progress import Progress
 
 STEPS = "steps.json"
 FOLDER = ".predictions"  # suffix of the folders where models keep parts of what they make of predictions

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.base.errors import InputError, as_called, if_taken, option
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.errors import InputError, as_called, if_taken, option
 from metric_oracle.findings.corpus_bleu import counts_in
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.metrics import METRICS, get_metric

@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from metric_oracle import choices
-from metric_oracle.choices import LEGACY
+from metric_oracle.base import choices
+from metric_oracle.base.choices import LEGACY
 from metric_oracle.findings.cells import arrow
 from metric_oracle.findings.corpus_bleu import corpus_bleu
 from metric_oracle.findings.results import Scores

@@ -31,7 +31,7 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from metric_oracle.errors import InputError, MetricOracleError, option
+from metric_oracle.base.errors import InputError, MetricOracleError, option
 from metric_oracle.web.render import STATIC, page
 
 HOST = "127.0.0.1"

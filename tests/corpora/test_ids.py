@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import read_label_table
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import as_reports
 from metric_oracle.corpora.usual_names import IMAGE_IDS, STUDY_IDS
-from metric_oracle.errors import InputError
 
 TEXTS = {"50000401": "Clear lungs.", "50000402": "Small left effusion.", "50000403": "Mild edema."}
 SHUFFLED = ["50000403", "50000401", "50000402"]

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import IndexFormatError, InputError
 from metric_oracle.corpora.folded import folded
-from metric_oracle.errors import IndexFormatError, InputError
 
 ROWS = {
     "study_id": ["s1", "s2", "s3", "s4", "s5"],

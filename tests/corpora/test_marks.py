@@ -5,9 +5,9 @@ import json
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora import streams
 from metric_oracle.corpora.text_files import usual_quotes
-from metric_oracle.errors import InputError
 from support import write
 
 TEXTS = ["Clear lungs.", "Small left effusion.", "Mild edema."]

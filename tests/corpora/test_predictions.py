@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import read_reports
-from metric_oracle.errors import InputError
 
 SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 DICOM = [f"{i:08x}-00000000-00000000-00000000-00000000" for i in range(9)]

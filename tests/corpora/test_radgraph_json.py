@@ -4,9 +4,9 @@ import json
 import numpy as np
 import pytest
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora import radgraph_json, text_files
 from metric_oracle.corpora.radgraph_json import align_graphs, read_graphs
-from metric_oracle.errors import InputError
 
 
 def entity(tokens, label, *relations):

@@ -11,9 +11,9 @@ import pytest
 from pyarrow import parquet
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.tables import read_table
-from metric_oracle.errors import InputError
 from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.scoring import score

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 
 SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 GROUPS = {"s1": ["No edema.", "", "No edema."], "s2": ["Clear."]}

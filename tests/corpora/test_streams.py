@@ -8,11 +8,11 @@ from itertools import chain
 import polars as pl
 import pytest
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora import streams
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.streams import can_stream, stream_reports
-from metric_oracle.errors import InputError
 from support import SECRET, write
 
 ROWS = [

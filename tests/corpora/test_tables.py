@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import as_reports, read_reports
 from metric_oracle.corpora.tables import read_table
-from metric_oracle.errors import InputError
 from support import SECRET
 
 

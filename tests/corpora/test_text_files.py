@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora import streams, text_files
 from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.streams import can_stream, stream_reports
 from metric_oracle.corpora.tables import read_table
-from metric_oracle.errors import InputError
 from support import SECRET
 
 TEXTS = {"a": "Größe “normal” – 5 µm.", "b": 'Quoted; "twice",\nand\ttabs | bars.', "c": "Clear."}

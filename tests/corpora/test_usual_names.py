@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from support import write
 
 TEXTS = ["No edema is seen.", "Large left effusion.", "Heart size is normal."]

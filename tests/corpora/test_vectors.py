@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from metric_oracle.base.errors import BackendError, DtypeError, InputError
 from metric_oracle.corpora.label_tables import LABELS, read_label_table, read_labels
 from metric_oracle.corpora.vectors import read_embeddings
-from metric_oracle.errors import BackendError, DtypeError, InputError
 
 VALUES = np.array([[1.0, 0.5], [0.25, -2.0], [3.0, 0.0]], np.float32)
 IDS = ["50000001", "50000002", "x"]

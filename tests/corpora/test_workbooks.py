@@ -5,11 +5,11 @@ import zipfile
 
 import pytest
 
+from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.corpora.label_tables import LABELS, read_labels
 from metric_oracle.corpora.predictions import read_predictions
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.tables import read_table
-from metric_oracle.errors import BackendError, InputError
 from support import SECRET
 from support.workbooks import DAY, write_workbook
 

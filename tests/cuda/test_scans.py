@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numba import config
 
-from metric_oracle.errors import ExactnessError
+from metric_oracle.base.errors import ExactnessError
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.kernels import _device, _overlap_cuda, _scan
 from metric_oracle.kernels.bleu import cpu as bleu_cpu

@@ -10,7 +10,7 @@ import pytest
 from numba import config
 
 from benchmarks import smoke
-from metric_oracle.errors import ExactnessError
+from metric_oracle.base.errors import ExactnessError
 from metric_oracle.kernels.bleu import cuda as bleu_cuda
 
 OPTIONS = Namespace(device="cuda", documents=20)

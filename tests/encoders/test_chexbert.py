@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import support
+from metric_oracle.base.errors import BackendError, InputError, install_command
 from metric_oracle.encoders.chexbert import CheXbert
-from metric_oracle.errors import BackendError, InputError, install_command
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -10,8 +10,8 @@ from math import erf
 import numpy as np
 import pytest
 
+from metric_oracle.base.errors import BackendError, InputError, install_command
 from metric_oracle.encoders.crepe import CATEGORIES, Crepe
-from metric_oracle.errors import BackendError, InputError, install_command
 from support.crepe import VOCABULARY, published_counts, tiny_config, tiny_tensors, write_tiny
 
 torch = pytest.importorskip("torch")
@@ -366,7 +366,7 @@ def test_a_foreign_vocabulary(tmp_path, folder):
 def test_without_torch(folder):
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from metric_oracle.encoders.crepe import Crepe\nfrom metric_oracle.errors import BackendError\n"
+        "from metric_oracle.encoders.crepe import Crepe\nfrom metric_oracle.base.errors import BackendError\n"
         f"try: Crepe({str(folder)!r}, function='score')\nexcept BackendError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

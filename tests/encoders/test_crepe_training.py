@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.encoders.crepe import Crepe
-from metric_oracle.errors import InputError
 from metric_oracle.synthetic.corpus import write_synthetic
 from support import assert_refused, write
 from support.crepe import VOCABULARY

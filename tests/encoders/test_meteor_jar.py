@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import BackendError
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders import meteor_jar
-from metric_oracle.errors import BackendError
 from metric_oracle.findings.results import read_scores
 from metric_oracle.tables.compare import compare
 from support import SECRET, published

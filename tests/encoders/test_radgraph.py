@@ -16,10 +16,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from metric_oracle.base.errors import BackendError, InputError  # noqa: E402
 from metric_oracle.corpora.radgraph_json import read_graphs  # noqa: E402
 from metric_oracle.encoders import radgraph, radgraph_archive  # noqa: E402
 from metric_oracle.encoders.radgraph import RadGraph, split_words  # noqa: E402
-from metric_oracle.errors import BackendError, InputError  # noqa: E402
 
 # With transformers 4, loading ModernBERT compiles something in a way that PyTorch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")

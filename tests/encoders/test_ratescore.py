@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.encoders import sentences
 from metric_oracle.encoders.ratescore import EntityModels, find_entities
 from metric_oracle.encoders.sentences import Sentences
-from metric_oracle.errors import BackendError, InputError
 from support import SECRET, lacking, write
 
 torch = pytest.importorskip("torch")

@@ -18,9 +18,9 @@ from threading import Event
 import numpy as np
 import pytest
 
+from metric_oracle.base.errors import BackendError, InputError, install_command
 from metric_oracle.encoders import batches, token_states
 from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder, encode, states_digest, write_states
-from metric_oracle.errors import BackendError, InputError, install_command
 from support import published
 
 # Read when the hub's library is imported.

@@ -3,7 +3,7 @@
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 
 
 def test_a_result_without_a_figure_says_what_can_be_written(tmp_path):

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import BackendError, IndexFormatError, InputError, in_terms_of_caller
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import encode, write_states
-from metric_oracle.errors import BackendError, IndexFormatError, InputError, in_terms_of_caller
 from metric_oracle.indexes import bertscore
 from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes.bertscore import TokenStateIndex

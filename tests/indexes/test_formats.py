@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.indexes.manifest import FORMAT_VERSION
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import REPRESENTATIONS, SEARCHED, get_metric

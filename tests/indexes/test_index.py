@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle import job, sealed
+from metric_oracle.base import job, sealed
+from metric_oracle.base.errors import BackendError, DamagedIndexError, IndexFormatError, InputError, called
 from metric_oracle.corpora.reports import Reports, read_reports
-from metric_oracle.errors import BackendError, DamagedIndexError, IndexFormatError, InputError, called
 from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes import features, manifest
 from metric_oracle.indexes.ngrams import TOKENIZERS, build_ngrams
@@ -205,7 +205,7 @@ DAMAGED = """
 import os, sys
 import numpy as np
 import metric_oracle as mo
-from metric_oracle.errors import ExactnessError, IndexFormatError
+from metric_oracle.base.errors import ExactnessError, IndexFormatError
 from metric_oracle.indexes.store import map_file, read_arrays
 folder, name, metric, corpus, graphs = sys.argv[1:]
 path = f"{folder}/{name}"
@@ -884,7 +884,7 @@ def test_killed_at_many_writes(inputs, built, tmp_path):
 CHILD = """
 import os, signal, sys
 import metric_oracle as mo
-from metric_oracle import job
+from metric_oracle.base import job
 stop = sys.argv[1]
 write_json = job.write_json
 def killed(path, content):

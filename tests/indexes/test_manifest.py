@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from metric_oracle.errors import IndexFormatError, InputError
-from metric_oracle.files import checksum, sha256, write_json
+from metric_oracle.base.errors import IndexFormatError, InputError
+from metric_oracle.base.files import checksum, sha256, write_json
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.manifest import IndexFiles, describe, fingerprint, write_manifest
 from metric_oracle.indexes.store import write_arrays

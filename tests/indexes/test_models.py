@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.chexbert import CheXbert
 from metric_oracle.encoders.radgraph import RadGraph
-from metric_oracle.errors import InputError
 
 pytest.importorskip("transformers")
 ENCODERS = Path(__file__).parents[1] / "encoders"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import IndexFormatError, InputError
-from metric_oracle.files import checksum, exclusive, write_json
+from metric_oracle.base.errors import IndexFormatError, InputError
+from metric_oracle.base.files import checksum, exclusive, write_json
 from metric_oracle.indexes import build, shard_build, shards
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name

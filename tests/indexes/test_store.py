@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
 from metric_oracle.indexes import features, store
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.store import (

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
+from metric_oracle.base.errors import BackendError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import BackendError
 from metric_oracle.indexes.embeddings import EmbeddingDocuments
 from metric_oracle.indexes.labels import LabelDocuments
 from metric_oracle.indexes.lists import group_rows

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS, read_labels
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
 from metric_oracle.kernels.chexbert_labels import cpu
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.plan import retrieve

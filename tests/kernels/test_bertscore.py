@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metric_oracle.base.errors import ExactnessError
 from metric_oracle.encoders.token_states import Tokens
-from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.token_queries import TokenItem, TokenQueries
 from metric_oracle.kernels._errors import check_bounds, sample_size

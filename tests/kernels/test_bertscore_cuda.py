@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import smoke
+from metric_oracle.base.errors import ExactnessError
 from metric_oracle.encoders.token_states import Tokens
-from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.bertscore import TokenStateIndex
 from metric_oracle.indexes.store import map_file
 from metric_oracle.indexes.token_queries import TokenQueries

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metric_oracle.base.errors import ExactnessError
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import ExactnessError
 from metric_oracle.indexes.cider import WeightedIndex
 from metric_oracle.indexes.ngrams import TOKENIZERS, build_ngrams
 from metric_oracle.indexes.radgraph import build_graphs

@@ -223,7 +223,9 @@ def test_an_edit_of_one_metric_compiles_that_metric_alone(two_metrics, tmp_path)
     assert run_program(home, stored) == ["50 150 0 0", "20 60 1 1"]
     assert run_program(home, stored) == ["50 150 1 1", "20 60 1 1"]
     (kernels / "bleu" / "cpu.py").write_text((kernels / "bleu" / "cpu.py").read_text() + "\n# another metric\n")
-    (home / "metric_oracle" / "errors.py").write_text((home / "metric_oracle" / "errors.py").read_text() + "\n#\n")
+    (home / "metric_oracle" / "base" / "errors.py").write_text(
+        (home / "metric_oracle" / "base" / "errors.py").read_text() + "\n#\n"
+    )
     assert run_program(home, stored) == ["50 150 1 1", "20 60 1 1"]
     (kernels / "_driver.py").write_text(DRIVER.replace("return value", "return 1 + value"))
     assert run_program(home, stored) == ["50 151 0 0", "20 61 0 0"]

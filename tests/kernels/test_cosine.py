@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from metric_oracle.base.errors import ExactnessError, InputError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.indexes.embeddings import EmbeddingDocuments
 from metric_oracle.indexes.labels import LabelDocuments
 from metric_oracle.indexes.store import map_file

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
 from metric_oracle.findings.views import answers_table
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.kernels.crg.reference import score

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from metric_oracle.errors import ExactnessError, install_command
+from metric_oracle.base.errors import ExactnessError, install_command
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.chexbert_labels import cpu as labels_cpu
 from metric_oracle.kernels.chexbert_labels import cuda as labels_cuda

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS
-from metric_oracle.errors import InputError
 from metric_oracle.kernels.labels.reference import score
 from support import published, write
 from support.orders import in_another_order

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import BackendError, ExactnessError
 from metric_oracle.corpora.reports import Reports, read_reports
-from metric_oracle.errors import BackendError, ExactnessError
 from metric_oracle.indexes import stems
 from metric_oracle.indexes.cider import Frequencies, JoinedFrequencies
 from metric_oracle.indexes.ngrams import tokenize_coco

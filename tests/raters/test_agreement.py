@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.raters.interrater import ALL, BETWEEN, EXACT, ICC, SHIFT, agreement
 from metric_oracle.raters.ratings import Ratings, read_ratings
 from metric_oracle.statistics import effective_studies

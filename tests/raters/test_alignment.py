@@ -12,8 +12,8 @@ from rich.console import Console
 from scipy import stats
 
 import metric_oracle as mo
+from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import BackendError, InputError
 from metric_oracle.findings.printed_tables import latex, markdown
 from metric_oracle.raters.alignment import align
 from metric_oracle.raters.interrater import intraclass

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import metric_oracle as mo
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.findings.cells import scientific
 from metric_oracle.raters.failure_modes import failure_modes, pooled_t_tests, study_test
 from metric_oracle.raters.ratings import read_ratings

@@ -13,7 +13,7 @@ from rich.console import Console
 from scipy import stats
 
 from metric_oracle import cli
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.raters.fit_composite import _signs_held_out, fit_composite
 from metric_oracle.raters.rank_correlation import draw, of_signs, side, tau_b

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.findings.figures import write_figure
 from metric_oracle.findings.printed_tables import markdown
 from metric_oracle.raters.alignment import align

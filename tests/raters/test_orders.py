@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.raters.interrater import PERFECT, RADIOLOGISTS
 from metric_oracle.raters.metric_comparison import AGREEMENT, CEILING, DIFFERENCE
 from metric_oracle.raters.rank_correlation import JUDGEMENTS, TIES, WHOLE

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import numbers_of, series_of
-from metric_oracle.errors import InputError
 from metric_oracle.raters.grades import AVERAGE, LINES, MAXIMUM, Grades
 from metric_oracle.raters.rated_sets import read_rated_set
 from metric_oracle.raters.ratings import Ratings, read_ratings

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from metric_oracle.base.errors import InputError, called
 from metric_oracle.corpora.tables import read_table
-from metric_oracle.errors import InputError, called
 from metric_oracle.raters.ratings import Ratings, match_pairs, read_ratings
 
 CANDIDATES = ["bleu", "s_emb", "bertscore", "radgraph"]

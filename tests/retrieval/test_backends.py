@@ -6,8 +6,8 @@ from types import ModuleType
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import BackendError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import BackendError
 from metric_oracle.kernels.rouge_l import cpu
 from metric_oracle.retrieval import kernels
 from metric_oracle.retrieval.plan import retrieve

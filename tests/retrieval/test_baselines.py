@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import BackendError, ExactnessError, InputError
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.corpora.vectors import Vectors
-from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_results
 from metric_oracle.indexes.build import build_index
 from metric_oracle.metrics import SEARCHED, get_metric

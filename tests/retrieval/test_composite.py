@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from metric_oracle.errors import BackendError, ExactnessError, InputError
+from metric_oracle.base.errors import BackendError, ExactnessError, InputError
 from metric_oracle.findings.results import Results, read_results
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import reports

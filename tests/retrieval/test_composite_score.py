@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.metrics import COMPOSABLE, SEARCHED, get_metric
 from metric_oracle.metrics import composite as record_of
 from metric_oracle.retrieval.composite.reference import score

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError, called
+from metric_oracle.base.errors import InputError, called
 from metric_oracle.findings.signature import short_signature
 from metric_oracle.raters.rated_scores import score_texts
 from metric_oracle.tables.compare import compare

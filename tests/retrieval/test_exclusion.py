@@ -10,8 +10,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import metric_oracle as mo
+from metric_oracle.base.errors import ExactnessError, InputError
 from metric_oracle.cli import app
-from metric_oracle.errors import ExactnessError, InputError
 from metric_oracle.findings.views import answers_table
 from metric_oracle.retrieval import exclusion
 from metric_oracle.retrieval.plan import plan

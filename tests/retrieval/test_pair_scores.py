@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports, read_reports
-from metric_oracle.errors import InputError
 from metric_oracle.indexes.ngrams import tokenize_coco, tokenize_rouge
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.kernels.bleu import reference as bleu

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import ExactnessError
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import Vectors
-from metric_oracle.errors import ExactnessError
 from metric_oracle.kernels.cosine.score import cosine
 from metric_oracle.retrieval import pool
 from metric_oracle.retrieval.document_pairs import Pairs

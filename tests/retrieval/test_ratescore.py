@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.entities import TYPES
-from metric_oracle.errors import InputError
 from metric_oracle.kernels.ratescore import score as score_module
 from metric_oracle.kernels.ratescore.reference import score
 from metric_oracle.sources.entities import as_entities

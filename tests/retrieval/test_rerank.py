@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binomtest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.encoders.crepe import Crepe
-from metric_oracle.errors import InputError
 from metric_oracle.findings.results import read_results
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.pair_models import totals

@@ -13,9 +13,9 @@ import pytest
 from pyarrow import parquet
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import sync
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
-from metric_oracle.files import sync
 from metric_oracle.findings.results import AFTER, FIXED, Results, Scores, read_results, read_scores
 from metric_oracle.findings.writing import check_out
 from support import AT_ONCE

@@ -11,8 +11,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import metric_oracle as mo
+from metric_oracle.base.errors import BackendError, ExactnessError, InputError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import BackendError, ExactnessError, InputError
 from metric_oracle.indexes import store
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.kernels import _device

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import ExactnessError, InputError
+from metric_oracle.base.errors import ExactnessError, InputError
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.sentences.reference import score
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel

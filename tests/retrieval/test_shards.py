@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.findings.results import Results, read_part
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.kernels import load_kernel

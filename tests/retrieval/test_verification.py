@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import BackendError, ExactnessError, IndexFormatError, InputError
+from metric_oracle.base.errors import BackendError, ExactnessError, IndexFormatError, InputError
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes import bertscore
 from metric_oracle.metrics import get_metric

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.samples.best_of import MEAN
 from metric_oracle.samples.expected_best import expected_best, points, weights
 from metric_oracle.statistics import bca, resample_means

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.synthetic.example import write_example
 

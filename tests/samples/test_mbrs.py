@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.retrieval.rewards import Scorer
 
 pytest.importorskip("mbrs", reason="mbrs is not installed: nox -s mbrs")

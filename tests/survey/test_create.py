@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.sealed import read_json, seal
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.errors import InputError
 from metric_oracle.explorer.evidence import rouge_l
 from metric_oracle.findings.results import Results, Scores, read_scores
 from metric_oracle.metrics import METRICS
@@ -23,7 +24,6 @@ from metric_oracle.raters.metric_agreement import MEAN
 from metric_oracle.raters.ratings import CATEGORIES, read_ratings
 from metric_oracle.reading import reports
 from metric_oracle.retrieval.search import digest
-from metric_oracle.sealed import read_json, seal
 from metric_oracle.survey import log as survey_log
 from metric_oracle.survey.create import INSTRUCTIONS, SurveyOptions, create_survey, read_strata
 from metric_oracle.survey.export import export_survey, survey_status

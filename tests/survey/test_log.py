@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.survey import log as survey_log
 from metric_oracle.survey.log import ConflictError, Log, SaveError
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import new_folder
 from metric_oracle.corpora.label_tables import LABELS, read_labels
 from metric_oracle.corpora.reports import read_reports
-from metric_oracle.errors import InputError
-from metric_oracle.files import new_folder
 from metric_oracle.synthetic.corpus import MODELS, SyntheticReport, synthesize, write_synthetic
 from support.calls import Calls
 

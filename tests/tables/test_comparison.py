@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.shown import OneLine
-from metric_oracle.errors import InputError
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.statistics import adjusted, interval, overlap, paired_test

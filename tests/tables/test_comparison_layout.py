@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from pyarrow import parquet
 from rich.console import Console
 
-from metric_oracle.errors import BackendError, InputError
+from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.findings.printed_tables import plain
 from metric_oracle.findings.results import Results, Scores, read_scores
 from metric_oracle.statistics import Interval

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS, read_label_table
-from metric_oracle.errors import InputError
 from metric_oracle.findings.writing import check_out
 from metric_oracle.tables.crg import score_crg
 

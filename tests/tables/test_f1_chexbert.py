@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS, read_labels
-from metric_oracle.errors import InputError
 from metric_oracle.tables.f1_chexbert import (
     AVERAGES,
     LABEL_SETS,

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.retrieval.scoring import score
 from metric_oracle.tables.compare import compare

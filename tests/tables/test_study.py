@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle import sealed
+from metric_oracle.base import sealed
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import read_labels
-from metric_oracle.errors import InputError
 from metric_oracle.findings.results import read_results, read_scores
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import sampled

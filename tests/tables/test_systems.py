@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import read_reports
-from metric_oracle.errors import InputError
 from metric_oracle.findings.results import Scores, read_results
 from metric_oracle.kernels.crg.score import contribution, crg
 from metric_oracle.reading import reports

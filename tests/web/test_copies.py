@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.copied_cases import CopiedCases, read_copies
 from metric_oracle.findings.results import Results

@@ -13,8 +13,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import metric_oracle as mo
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS, read_labels
-from metric_oracle.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.images import Images
 from metric_oracle.explorer.pages import Explorer

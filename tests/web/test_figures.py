@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.figures import sections
 from metric_oracle.explorer.rated_cases import RatedCases

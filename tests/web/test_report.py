@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.explorer.report import write_report
 from metric_oracle.web.render import visible
 from support.pages import bare

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import csv
 from starlette.testclient import TestClient
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.raters.ratings import read_ratings
 from metric_oracle.survey import log as survey_log
 from metric_oracle.survey.export import export_survey, survey_status

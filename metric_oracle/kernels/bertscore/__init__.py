@@ -1,6 +1,6 @@
 """BERTScore: matching of the tokens of two reports by the cosine of their vectors from a language model."""
 
-from metric_oracle.errors import option
+from metric_oracle.base.errors import option
 from metric_oracle.records import USUAL, Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(

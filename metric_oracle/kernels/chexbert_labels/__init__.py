@@ -1,6 +1,6 @@
 """Cosine of the 14 CheXbert labels."""
 
-from metric_oracle.errors import option
+from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(

@@ -1,6 +1,6 @@
 """Cosine of report vectors: CheXbert embeddings, or those of any other model."""
 
-from metric_oracle.errors import option
+from metric_oracle.base.errors import option
 from metric_oracle.records import USUAL, Metric, RepresentationRecord, SourceRecord
 
 _CHEXBERT = SourceRecord(

@@ -1,6 +1,6 @@
 """CREPE: errors of a report as a model counts them. It has no kernel, because the model reads both reports at once."""
 
-from metric_oracle.errors import option
+from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(

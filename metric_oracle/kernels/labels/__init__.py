@@ -1,6 +1,6 @@
 """Agreement and F1 of two reports' labels, each of which is positive, negative or missing."""
 
-from metric_oracle.errors import option
+from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
 _TABLE_SOURCE = SourceRecord(

@@ -1,6 +1,6 @@
 """RadGraph F1: entities and relations that the graphs of two reports share."""
 
-from metric_oracle.errors import option
+from metric_oracle.base.errors import option
 from metric_oracle.records import USUAL, Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(

@@ -3,7 +3,7 @@
 The models that find and encode entities run elsewhere, before.
 """
 
-from metric_oracle.errors import option
+from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(

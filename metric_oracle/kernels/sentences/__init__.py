@@ -1,6 +1,6 @@
 """Distance of two sets of sentence vectors; see README.md."""
 
-from metric_oracle.errors import option
+from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.arguments import check_left_out
+from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.errors import InputError, as_called, option
+from metric_oracle.base.sealed import SIGNATURE, opened
 from metric_oracle.corpora.tables import existing_file
-from metric_oracle.errors import InputError, as_called, option
 from metric_oracle.metrics import composite, get_metric
 from metric_oracle.records import COMPOSITE, Metric
-from metric_oracle.sealed import SIGNATURE, opened
 
 FORMAT, VERSION = "metric-oracle composite", 1
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.metrics import check_searched, get_metric
 from metric_oracle.records import Metric, Term, joined
 

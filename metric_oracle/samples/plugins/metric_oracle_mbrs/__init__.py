@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from mbrs.metrics import Metric, register
 
-from metric_oracle.errors import InputError
+from metric_oracle.base.errors import InputError
 from metric_oracle.retrieval.rewards import Scorer
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import InputError, InUseError
+from metric_oracle.base.errors import InputError, InUseError
 
 LOCK = ".lock"  # the file of a folder that the process which works there locks, see `exclusive`
 

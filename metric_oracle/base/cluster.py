@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from metric_oracle.errors import BackendError, InputError, MetricOracleError, not_installed, option
+from metric_oracle.base.errors import BackendError, InputError, MetricOracleError, not_installed, option
 
 RETRIES = 3  # times that Ray runs a task again
 BEAT = 1.0  # seconds between two signs of life

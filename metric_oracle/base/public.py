@@ -12,9 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.arguments import check_declared, check_path
-from metric_oracle.declared import OBJECTS, alternatives, bare, documented, signature_of
-from metric_oracle.errors import ArgumentError, called, is_under_way
+from metric_oracle.base.arguments import check_declared, check_path
+from metric_oracle.base.declared import OBJECTS, alternatives, bare, documented, signature_of
+from metric_oracle.base.errors import ArgumentError, called, is_under_way
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NAMES = {

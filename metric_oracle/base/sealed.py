@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.errors import InputError
-from metric_oracle.files import (
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import (
     checksum,
     json_text,
     new_file,

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from metric_oracle.errors import ArgumentError, InputError, option
-from metric_oracle.typed import is_possible_path, is_text
+from metric_oracle.base.errors import ArgumentError, InputError, option
+from metric_oracle.base.typed import is_possible_path, is_text
 
 _Value = TypeVar("_Value")
 

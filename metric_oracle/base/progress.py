@@ -7,8 +7,8 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
-from metric_oracle.declared import IN_PYTHON
-from metric_oracle.errors import in_terms_of_caller
+from metric_oracle.base.declared import IN_PYTHON
+from metric_oracle.base.errors import in_terms_of_caller
 
 # Called with the name of the step ("" if there is one step only), how much of it is done, and its size; both numbers
 # are None where they are not known.

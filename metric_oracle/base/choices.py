@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from annotated_doc import Doc
 from annotated_types import Ge, Gt, Interval, Unit
 
-from metric_oracle.declared import FILES, IN_PYTHON, OUTPUT, PREDICTED, READING, ROWS, SEARCH, Flag
+from metric_oracle.base.declared import FILES, IN_PYTHON, OUTPUT, PREDICTED, READING, ROWS, SEARCH, Flag
 
 Backend = Literal["auto", "cpu", "cuda", "reference"]
 Device = Literal["cpu", "cuda"]

@@ -31,7 +31,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, overload
 
-from metric_oracle.typed import Hidden, texts_in, without
+from metric_oracle.base.typed import Hidden, texts_in, without
 
 _MARKED = re.compile("\x02(?P<name>[a-z_0-9 -]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
 
