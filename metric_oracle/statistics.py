@@ -356,6 +356,27 @@ def effective_studies(values: Array) -> float:
     return nonzero if squared == 0 else min(nonzero, len(values) / squared)
 
 
+def weights_of_best(n_scores: int, n: int) -> Array:
+    """Return the probability that the i-th smallest of N scores is the greatest of n drawn: float64[N], 1 <= n <= N.
+
+    Scores are drawn without replacement. It is C(i - 1, n - 1) / C(N, n), the estimator behind pass@k (Chen et al.,
+    arXiv 2107.03374). Each is computed from the one above it by a ratio, without factorials: n / N for the greatest,
+    times (i - n) / (i - 1) for the next.
+    """
+    weight = np.zeros(n_scores)
+    weight[-1] = n / n_scores
+    for i in range(n_scores, n, -1):  # i counts from 1
+        weight[i - 2] = weight[i - 1] * ((i - n) / (i - 1))
+    return weight
+
+
+def expected_best(scores: Array, n: int, *, higher_is_better: bool = True) -> float:
+    """Return the expected best of n of these scores, drawn without replacement; the least where lower is better."""
+    ordered = np.sort(scores if higher_is_better else -scores)
+    best = float(weights_of_best(len(scores), n) @ ordered)
+    return best if higher_is_better else -best
+
+
 def adjusted(p_values: Sequence[float]) -> list[float]:
     """Return the p-values of one family of tests, adjusted by Benjamini and Hochberg (1995), in the order given."""
     from scipy.stats import false_discovery_control

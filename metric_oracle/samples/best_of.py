@@ -41,7 +41,6 @@ from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.scoring import join_ids, load_sides, own_sources, shared_models
 from metric_oracle.retrieval.search import digest
-from metric_oracle.samples.expected_best import expected_best, points
 from metric_oracle.samples.matrices import (
     CountedIndex,
     MetricsOfSamples,
@@ -60,6 +59,7 @@ from metric_oracle.statistics import (
     Array,
     adjusted,
     difference,
+    expected_best,
     intervals,
     paired_test,
     resample_means,
@@ -500,6 +500,11 @@ def _taken(samples: Samples, places: Sequence[int]) -> Samples:
         taken(samples.values),
         samples.section,
     )
+
+
+def points(largest: int) -> list[int]:
+    """Return the numbers of samples at which the curve is computed: 1, 2, 4, ... and the largest."""
+    return sorted({*(1 << power for power in range(largest.bit_length())), largest})
 
 
 def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any]]:

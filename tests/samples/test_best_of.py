@@ -7,9 +7,8 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
-from metric_oracle.samples.best_of import MEAN
-from metric_oracle.samples.expected_best import expected_best, points, weights
-from metric_oracle.statistics import bca, resample_means
+from metric_oracle.samples.best_of import MEAN, points
+from metric_oracle.statistics import bca, expected_best, resample_means, weights_of_best
 from metric_oracle.synthetic.example import write_example
 
 WORDS = ("no", "acute", "edema", "small", "left", "effusion", "clear", ".")
@@ -38,8 +37,8 @@ def test_the_expected_best_is_the_mean_over_all_subsets(size):
 @pytest.mark.parametrize(("size", "n"), [(16, 5), (300, 1), (300, 7), (300, 150), (300, 300), (999, 500)])
 def test_weights_are_those_of_binomials(size, n):
     exact = [math.comb(i - 1, n - 1) / math.comb(size, n) for i in range(1, size + 1)]
-    np.testing.assert_allclose(weights(size, n), exact, rtol=1e-12, atol=0)
-    assert math.fsum(weights(size, n)) == pytest.approx(1, abs=1e-12)
+    np.testing.assert_allclose(weights_of_best(size, n), exact, rtol=1e-12, atol=0)
+    assert math.fsum(weights_of_best(size, n)) == pytest.approx(1, abs=1e-12)
 
 
 def test_points_of_the_curve():
