@@ -19,9 +19,9 @@ from benchmarks.data import SEED
 from benchmarks.machine import Row
 from benchmarks.workloads import FULL_SIZE
 from metric_oracle.bench.timing import peak
-from metric_oracle.corpora.missing import state_of
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.streams import stream_reports
+from metric_oracle.corpora.texts import state_of
 from metric_oracle.synthetic.corpus import FIRST_ID
 from metric_oracle.synthetic.drafts import drafts_of
 

@@ -879,7 +879,7 @@ MUTANTS = [
         "retrieval/test_pair_scores.py -k wrong_kernel",
     ),
     Mutant(
-        "corpora/prediction_views.py",
+        "corpora/predictions.py",
         "the choice of an image depends on the process",
         "pool = sorted({image",
         "pool = list({image",

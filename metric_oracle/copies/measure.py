@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base.sealed import string_parts
-from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.joining import PLACE
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.texts import folded
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import BATCH, Strings, to_arrow
 from metric_oracle.retrieval.options import SearchOptions
@@ -42,7 +42,7 @@ class Measured:
     """A set of reports against a corpus."""
 
     reports: Reports
-    is_copy: np.ndarray  # bool[n], whether the text is that of a training report, see `corpora.folded`
+    is_copy: np.ndarray  # bool[n], whether the text is that of a training report, see `corpora.texts.folded`
     best: dict[str, np.ndarray]  # float64[n], score of the best training report, by each metric of `NEAR`
     run: np.ndarray  # int64[n], words of the longest run that a training report has too
     # The training report of the lowest row that has a run of that length: run_id, run_row; "" and -1 where no

@@ -19,7 +19,7 @@ from metric_oracle.corpora.tables import (
     series_of,
     table_of_objects,
 )
-from metric_oracle.corpora.usual_names import IDS, folded
+from metric_oracle.corpora.usual_names import IDS, bare_name
 
 _SET_ITERATOR: type = type(iter(set()))
 
@@ -101,6 +101,6 @@ def _of_pandas(data: Any, where: str, type_name: str) -> tuple[Table | None, lis
     names = [str(name) for name in data.columns]
     columns = [series_of(name, data.iloc[:, i].tolist()) for i, name in enumerate(names)]
     keys = series_of(str(data.index.name or "index"), index) if has_ids else None
-    if keys is not None and folded(keys.name) in IDS and keys.name not in names:  # as after `reset_index`
+    if keys is not None and bare_name(keys.name) in IDS and keys.name not in names:  # as after `reset_index`
         names, columns, keys = [*names, keys.name], [*columns, keys], None
     return Table(where, type_name, names, columns, keys), None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from metric_oracle.base.errors import InputError, if_taken, option
 from metric_oracle.corpora.tables import Table
-from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, folded
+from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, bare_name
 
 # `id` may be that of either, and the path of an image is read as its study.
 _KINDS = {"studies": (STUDY_IDS | OTHER_IDS) - {"id"}, "images": IMAGE_IDS - {"path_to_image"}}
@@ -41,13 +41,13 @@ def shared_column(one: IdSource, other: IdSource) -> tuple[str, str] | None:
     is the only choice; otherwise a column of studies comes before one of images.
     """
     free = [source.by in ("name", "key") and bool(source.columns) for source in (one, other)]
-    if folded(one.name) == folded(other.name) or not any(free):
+    if bare_name(one.name) == bare_name(other.name) or not any(free):
         return None
-    first, second = ({folded(name): name for name in source.columns} for source in (one, other))
+    first, second = ({bare_name(name): name for name in source.columns} for source in (one, other))
     if all(free):
         usual = [name for known in (STUDY_IDS, OTHER_IDS, IMAGE_IDS) for name in first if name in known]
     else:
-        usual = [folded((other if free[0] else one).name)]
+        usual = [bare_name((other if free[0] else one).name)]
     return next(((first[name], second[name]) for name in usual if name in first and name in second), None)
 
 
@@ -68,10 +68,11 @@ def check_joined(
             f"{one.described} and {other.described}",
             "Pass ids with both, such as a dict of id -> text, or two lists of texts in one order.",
         )
-    if not (one.by == other.by == "name") or folded(one.name) == folded(other.name):
+    if not (one.by == other.by == "name") or bare_name(one.name) == bare_name(other.name):
         return
     kinds = [
-        next((kind for kind, usual in _KINDS.items() if folded(source.name) in usual), None) for source in (one, other)
+        next((kind for kind, usual in _KINDS.items() if bare_name(source.name) in usual), None)
+        for source in (one, other)
     ]
     if None not in kinds and kinds[0] != kinds[1]:
         of_images = f", or pass {option('metadata')}, which joins images to studies"

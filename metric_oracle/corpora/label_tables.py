@@ -20,7 +20,7 @@ from metric_oracle.corpora.tables import (
     shown_names,
     written,
 )
-from metric_oracle.corpora.usual_names import is_id_name
+from metric_oracle.corpora.usual_names import IDS, bare_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -137,7 +137,9 @@ def label_table_of(
         names = [
             name
             for name in table.names
-            if not is_id_name(name) and not name.startswith("Unnamed:") and (id_cells is None or name != id_cells.name)
+            if bare_name(name) not in IDS | {"subject_id", ""}
+            and not name.startswith("Unnamed:")
+            and (id_cells is None or name != id_cells.name)
         ]
         columns = [table.column(name) for name in names]
         values = np.array(

@@ -31,7 +31,7 @@ from metric_oracle.corpora.usual_names import (
     REFERENCE,
     SECTIONS,
     TEXTS,
-    folded,
+    bare_name,
     matching,
     section_of_column,
 )
@@ -89,7 +89,7 @@ def read_rows(
         note = ", ".join(filter(None, [note, above]))
         column = _one_column(usual_quotes(text, delimiter), delimiter, path)
         if column is not None:
-            is_header = bool(column[0]) and (folded(column[0]) in TEXTS or column[0].strip() == text_column)
+            is_header = bool(column[0]) and (bare_name(column[0]) in TEXTS or column[0].strip() == text_column)
             _check_no_columns(path, id_column, None if is_header else text_column)
             what = f"CSV with the column {column[0].strip()} alone" if is_header else NO_HEADER
             section = section_of_column(column[0].strip()) if is_header else None

@@ -120,23 +120,13 @@ def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable
     """Read a RadGraph file, .json or .json.gz; if it has several graphs for each report, those of `annotator`."""
     path = existing_file(Path(path))
     try:
-        return parse_graphs(text_pieces(path), path, annotator=annotator)
+        return graph_table(_items(text_pieces(path), path), path, annotator)
     except UnicodeDecodeError:
-        return parse_graphs([read_text(path)[0]], path, annotator=annotator)
+        return graph_table(_items(iter([read_text(path)[0]]), path), path, annotator)
 
 
-def parse_graphs(pieces: Iterable[str], path: str | Path, *, annotator: str | None = None) -> GraphTable:
-    """Read RadGraph JSON from consecutive pieces of its text, see `read_graphs`; `path` is for messages."""
-    return _table(_items(_Text(iter(pieces)), path), path, annotator)
-
-
-def graphs_in_memory(graphs: Mapping[str, dict[str, Any]], path: str | Path) -> GraphTable:
-    """Return a dict key -> graph as a table, equal to that of its JSON; `path` is for messages."""
-    return _table(graphs.items(), path)
-
-
-def _table(pairs: Iterable[tuple[str, Any]], path: str | Path, annotator: str | None = None) -> GraphTable:
-    """Return the table of pairs (key, graph as parsed from JSON); `path` and `annotator` as in `parse_graphs`."""
+def graph_table(pairs: Iterable[tuple[str, Any]], path: str | Path, annotator: str | None = None) -> GraphTable:
+    """Return the table of pairs (key, graph as parsed from JSON), see `read_graphs`; `path` is for messages."""
     keys: list[str] = []
     texts: list[str | None] = []
     tokens, labels, relation_types = _Numbers(), _Numbers(), _Numbers()
@@ -344,12 +334,13 @@ class _Text:
                 return value
 
 
-def _items(text: _Text, path: str | Path) -> Iterator[tuple[str, Any]]:
+def _items(pieces: Iterator[str], path: str | Path) -> Iterator[tuple[str, Any]]:
     """Yield key and graph of the items of a JSON object, or of a list of one-key objects, whose keys are positions.
 
-    One item at a time is parsed. Another form raises InputError with `path`.
+    `pieces` are those of the JSON text, one after another; one item at a time is parsed. Another form raises InputError
+    with `path`.
     """
-    number = 0
+    text, number = _Text(pieces), 0
     try:
         opening = text.sign()
         closing = {"{": "}", "[": "]"}[opening]

@@ -11,15 +11,13 @@ import numpy as np
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_declared, check_left_out
 from metric_oracle.base.errors import InputError, if_taken, option
+from metric_oracle.base.shown import html_table
 from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
-from metric_oracle.corpora.marks import count_marks, remarks
 from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
-from metric_oracle.corpora.missing import checked_texts, is_missing, state_of
 from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.sections import by_headings, extract_mit, extract_yu2023
-from metric_oracle.corpora.shown import html_table
 from metric_oracle.corpora.splits import ids_of_split
 from metric_oracle.corpora.tables import (
     ENDINGS,
@@ -35,6 +33,7 @@ from metric_oracle.corpora.tables import (
     written,
 )
 from metric_oracle.corpora.text_files import file_ending
+from metric_oracle.corpora.texts import checked_texts, count_marks, is_missing, remarks, state_of
 from metric_oracle.corpora.usual_names import GENERATED, PLAIN, REFERENCE, SECTIONS, matching, section_of_column
 
 if TYPE_CHECKING:

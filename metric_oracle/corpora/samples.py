@@ -8,15 +8,13 @@ from typing import Any
 
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.shown import OneLine
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
-from metric_oracle.corpora.marks import count_marks, remarks
-from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.prediction_files import generated_name
 from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import by_headings
-from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import (
     ENDINGS,
     Table,
@@ -31,6 +29,7 @@ from metric_oracle.corpora.tables import (
     series_of,
     shown_names,
 )
+from metric_oracle.corpora.texts import count_marks, is_missing, remarks
 from metric_oracle.corpora.usual_names import section_of_column
 
 LISTS, LOGPROBS = "candidates", "logprobs"  # one row for each study

@@ -14,7 +14,6 @@ import pyarrow as pa
 from metric_oracle.base.errors import InputError, option
 from metric_oracle.base.sealed import record_of
 from metric_oracle.corpora.kept import check_kept, values_of_ids
-from metric_oracle.corpora.missing import state_of
 from metric_oracle.corpora.read import DEFAULT, Read
 from metric_oracle.corpora.reports import Reports, sort_out, table_source, with_columns
 from metric_oracle.corpora.tables import (
@@ -41,6 +40,7 @@ from metric_oracle.corpora.text_files import (
     stream_encoding,
     wrong_encoding,
 )
+from metric_oracle.corpora.texts import state_of
 
 # Fields of `Read` that reports in pieces may have; the profile is that of folders.
 STREAMED = ("section", "id_column", "text_column", "profile", "keep_empty", "encoding", "separator")

@@ -1,6 +1,6 @@
 """Tables (CSV, TSV, Parquet, JSON, JSON Lines, Excel) as Polars columns.
 
-CSV cells stay text; `corpora.missing` defines which are missing. An empty cell is missing, too,
+CSV cells stay text; `corpora.texts` defines which are missing. An empty cell is missing, too,
 except for a quoted one (``""``) in a column of reports, which is an empty report. Errors never quote a cell.
 
 Arrow parses CSV: Polars' reader fills short rows with nulls, takes a carriage return or a quote within a cell for
@@ -24,7 +24,6 @@ import pyarrow.csv
 from metric_oracle.base import sealed
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.errors import InputError, as_called, if_taken, option
-from metric_oracle.corpora.missing import MISSING_WORDS, is_missing
 from metric_oracle.corpora.text_files import (
     checked_separator,
     csv_body,
@@ -34,7 +33,8 @@ from metric_oracle.corpora.text_files import (
     read_text,
     usual_quotes,
 )
-from metric_oracle.corpora.usual_names import IDS, IMAGE_IDS, TEXTS, folded, id_names, matching
+from metric_oracle.corpora.texts import MISSING_WORDS, is_missing
+from metric_oracle.corpora.usual_names import IDS, IMAGE_IDS, TEXTS, bare_name, id_names, matching
 from metric_oracle.corpora.workbooks import read_sheet
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Table:
         A table without header has a report among its names. It is recognised by its ids, which have digits.
         """
         names = [name for name in self.names if name]
-        is_header = any(folded(name) in _SURE_NAMES for name in names) or (
+        is_header = any(bare_name(name) in _SURE_NAMES for name in names) or (
             len(names) > 1 and not any(character.isdigit() for name in names for character in name)
         )
         is_shown = _NAME_WITH_BLANKS.fullmatch if is_header else _SHOWABLE.fullmatch
@@ -148,7 +148,7 @@ class Table:
     @property
     def image_name(self) -> str | None:
         """The column of image ids, or None. R2Gen's annotation.json of MIMIC-CXR calls it `id`, next to `study_id`."""
-        lower = {folded(name): name for name in self.names}
+        lower = {bare_name(name): name for name in self.names}
         is_image = {"id"} if {"id", "study_id"} <= lower.keys() else set()
         return next((lower[name] for name in (*sorted(IMAGE_IDS), *is_image) if name in lower), None)
 
@@ -205,7 +205,7 @@ class Table:
     def _names_of_codes(self) -> Iterator[str]:
         """Yield the columns of any name that may hold ids, by all their cells: codes with a digit, none twice."""
         for number, name in enumerate(self.names):
-            if folded(name) not in TEXTS:
+            if bare_name(name) not in TEXTS:
                 cells = self.column(number)
                 codes = written(cells)
                 if (
@@ -528,15 +528,13 @@ def table_kind(path: Path, *, encoding: str | None = None, separator: str | None
     """
     existing_file(path)
     kind = ENDINGS.get(file_ending(path))
-    is_binary = kind in BINARY
-    if kind is None or (is_binary and path.suffix.lower() == ".gz"):
+    if kind is None or (kind in BINARY and path.suffix.lower() == ".gz"):
         raise InputError(
             f"{path} is not a table by its ending, which must be one of {', '.join(ENDINGS)}.",
             "Convert or rename the file.",
         )
-    suited = ["encoding"] * (not is_binary) + ["separator"] * (kind in SEPARATED)
     given = {"encoding": encoding, "separator": separator}
-    check_left_out(given, f"for {kind} files", allowed=suited, got=f"a value for {path}")
+    check_left_out(given, f"for {kind} files", allowed=text_options(path), got=f"a value for {path}")
     return kind
 
 
@@ -733,7 +731,7 @@ def cells_of(column: Any) -> list[Any] | None:
 
 def _have_usual(names: Iterable[Any]) -> bool:
     """Return whether one of these names is usual for a column of ids or texts."""
-    return any(folded(str(name)) in _SURE_NAMES | {"candidates"} for name in names)
+    return any(bare_name(str(name)) in _SURE_NAMES | {"candidates"} for name in names)
 
 
 def _are_rows(keys: list[Any], fields: list[Any]) -> bool:

@@ -1,6 +1,6 @@
 """Names that columns of ids and of reports usually have, by what they mean.
 
-Names are compared as `folded` writes them: "Case No." is `case_no`.
+Names are compared as `bare_name` writes them: "Case No." is `case_no`.
 """
 
 import re
@@ -47,29 +47,24 @@ REFERENCE = _names(
 TEXTS = PLAIN | GENERATED | REFERENCE | frozenset.union(*SECTIONS.values())
 
 
-def folded(name: str) -> str:
+def bare_name(name: str) -> str:
     """Return the name of a column in lower case, with one underscore for what is neither a letter nor a digit."""
     return re.sub(r"[\W_]+", "_", name.lower()).strip("_")
 
 
 def matching(names: Iterable[str], usual: Collection[str]) -> list[str]:
     """Return those names that mean the same as one of the usual ones."""
-    return [name for name in names if folded(name) in usual]
+    return [name for name in names if bare_name(name) in usual]
 
 
 def id_names(names: Iterable[str]) -> list[str]:
     """Return the names of the columns that can hold the ids of studies; several if nothing decides between them."""
     names = list(names)
     known, others = matching(names, STUDY_IDS), matching(names, OTHER_IDS)
-    return [*known, *others] if [*map(folded, known)] in ([], ["id"]) else known
+    return [*known, *others] if [*map(bare_name, known)] in ([], ["id"]) else known
 
 
 def section_of_column(name: str) -> str | None:
     """Return the section that the name of a column means, or None."""
-    bare = folded(name).removeprefix("generated_")
+    bare = bare_name(name).removeprefix("generated_")
     return next((section for section, usual in SECTIONS.items() if bare in usual), None)
-
-
-def is_id_name(name: str) -> bool:
-    """Return whether a column of this name has ids, which are no labels."""
-    return folded(name) in IDS | {"subject_id", ""}

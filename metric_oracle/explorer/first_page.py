@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.base.errors import MetricOracleError
-from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.label_tables import LABELS
+from metric_oracle.corpora.texts import folded
 from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER, Cases
 from metric_oracle.explorer.opposites import of_texts, places_of_labels, places_of_words
 from metric_oracle.findings.results import Scores

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from metric_oracle.base.choices import FIGURES, RESULTS, TABLES
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import replacing
-from metric_oracle.corpora.shown import OneLine, html_table
+from metric_oracle.base.shown import OneLine, html_table
 from metric_oracle.findings.figures import write_figure
 from metric_oracle.findings.printed_tables import RENDERERS, PaperTable
 from metric_oracle.findings.signature import signature_line

@@ -26,7 +26,7 @@ from metric_oracle.base.sealed import (
     record_of,
     signature_path,
 )
-from metric_oracle.corpora.shown import html_table
+from metric_oracle.base.shown import html_table
 from metric_oracle.findings.finding import Frames
 from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.store import to_numpy

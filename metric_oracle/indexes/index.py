@@ -13,7 +13,7 @@ import pyarrow as pa
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_one_of
 from metric_oracle.base.errors import DamagedIndexError, InputError, MetricOracleError, option
-from metric_oracle.corpora.shown import html_table
+from metric_oracle.base.shown import html_table
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.manifest import IndexFiles
 from metric_oracle.indexes.store import (

@@ -25,8 +25,8 @@ from metric_oracle.base.files import checksum, identify, replacing
 from metric_oracle.base.job import Job
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.base.sealed import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
+from metric_oracle.base.shown import OneLine
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.shown import OneLine
 from metric_oracle.corpora.tables import existing_file, shown_names
 from metric_oracle.corpora.vectors import read_ids
 from metric_oracle.findings.results import AFTER, FIXED

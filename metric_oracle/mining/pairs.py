@@ -19,8 +19,8 @@ from metric_oracle.base.errors import InputError, called
 from metric_oracle.base.files import replacing
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.base.sealed import METADATA, replacing_signed
-from metric_oracle.corpora.folded import folded
-from metric_oracle.corpora.shown import OneLine
+from metric_oracle.base.shown import OneLine
+from metric_oracle.corpora.texts import folded
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import opened

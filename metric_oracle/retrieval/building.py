@@ -16,10 +16,10 @@ from metric_oracle.base.declared import READING, Flag
 from metric_oracle.base.errors import InputError, called, option
 from metric_oracle.base.progress import Progress, say
 from metric_oracle.corpora.kept import check_kept
-from metric_oracle.corpora.marks import remarks
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.streams import STREAMED, can_stream, n_rows, stream_reports
+from metric_oracle.corpora.texts import remarks
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shard_build import Slice, build_set

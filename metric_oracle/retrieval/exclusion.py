@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base.errors import InputError, as_called, option
-from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.texts import folded
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.lists import documents_of_rows

@@ -12,8 +12,8 @@ import numpy as np
 
 from metric_oracle.base.arguments import check_options, given_of
 from metric_oracle.base.errors import InputError, called
-from metric_oracle.corpora.missing import is_missing
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.texts import is_missing
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import REPRESENTATIONS, get_metric

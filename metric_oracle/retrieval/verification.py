@@ -17,10 +17,10 @@ from metric_oracle.base.choices import RESTRICTIONS
 from metric_oracle.base.declared import IN_PYTHON
 from metric_oracle.base.errors import BackendError, ExactnessError, InputError, called
 from metric_oracle.base.progress import Advance, Progress, counter, say
-from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
+from metric_oracle.corpora.texts import folded
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.findings.results import Results, read_results
 from metric_oracle.indexes.index import AnyIndex, Index

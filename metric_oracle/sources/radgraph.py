@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.base.errors import InputError
-from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, graphs_in_memory, read_graphs, with_text_keys
+from metric_oracle.corpora.radgraph_json import GraphTable, align_graphs, graph_table, read_graphs, with_text_keys
 from metric_oracle.sources.contract import Attachment, Source, check_unicode, name_of
 
 
@@ -37,7 +37,7 @@ def as_graphs(file_or_data: Any) -> GraphTable:
             name_of(file_or_data),
             "Pass what RadGraph returns.",
         )
-    table = graphs_in_memory(graphs, name_of(file_or_data))
+    table = graph_table(graphs.items(), name_of(file_or_data))
     # Positions without texts to join on are the ids of a list.
     return table if any(text is not None for text in table.texts) else replace(table, keyed_by="study")
 

@@ -13,8 +13,8 @@ import metric_oracle as mo
 from metric_oracle.copies import runs
 from metric_oracle.copies.measure import NEAR, masked
 from metric_oracle.copies.runs import shared_runs
-from metric_oracle.corpora.folded import folded
 from metric_oracle.corpora.reports import Reports, read_reports
+from metric_oracle.corpora.texts import folded
 from metric_oracle.indexes.ngrams import tokenize_rouge
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.kernels import load_reference

@@ -12,12 +12,12 @@ from pyarrow import parquet
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError, in_terms_of_caller
 from metric_oracle.corpora.label_tables import LABELS
-from metric_oracle.corpora.missing import MISSING_WORDS
 from metric_oracle.corpora.predictions import as_predictions, read_predictions
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports, as_reports, read_reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.streams import can_stream, stream_reports
+from metric_oracle.corpora.texts import MISSING_WORDS
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.scoring import score
 from metric_oracle.sources.labels import as_labels

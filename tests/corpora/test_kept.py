@@ -8,7 +8,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import IndexFormatError, InputError
-from metric_oracle.corpora.folded import folded
+from metric_oracle.corpora.texts import folded
 
 ROWS = {
     "study_id": ["s1", "s2", "s3", "s4", "s5"],

@@ -1,14 +1,24 @@
-"""Marks of files and programs within texts, such as ``['...']``, which would count as words: counted for a note.
+"""Texts of reports: whether one has content, the form in which texts are compared, and marks that are no words.
 
-Texts stay as they are, because a model may have written the marks.
+A report without content is missing, empty or tokenless. Files and memory have the same rules.
 """
 
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.sections import HEADING, may_have
 
+# What pandas writes and reads for a missing value, alone in a cell. "None." with its full stop is a report.
+MISSING_WORDS = frozenset(
+    ("#N/A", "#N/A N/A", "#NA", "<NA>", "-NaN", "-nan", "N/A", "NA", "NULL", "NaN", "NaT", "None", "n/a", "nan", "null")
+)
+_ALPHANUMERIC = re.compile(r"[^\W_]")
+
+# Marks of files and programs within texts, such as ``['...']``, which count as words: counted for a note. Texts stay
+# as they are, because a model may have written the marks.
 _QUOTES = "'\"`´\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a"
 # `"A" and "B"` begins and ends with a quote, too, but closes one before it opens the next.
 _TWO_QUOTATIONS = rf"(?!.[^{_QUOTES}]*[{_QUOTES}][\s,.;:](?:.*[\s(])?[{_QUOTES}][^\s{_QUOTES}])"
@@ -36,6 +46,46 @@ _PATTERNS = [(kind, re.compile(rf"(?:{pattern})\Z", re.DOTALL)) for kind, patter
 _SEARCHED = [(kind, re.compile(pattern)) for kind, pattern in _WITHIN]
 
 _CHARACTER = re.compile(r"[\\\"<\[&]|_x000")  # each pattern of `_SEARCHED` but that of headings needs one
+
+
+def is_missing(cell: object) -> bool:
+    """Return whether a cell is missing: None, NaN, pandas' NA and NaT, or a word for a missing value such as "nan"."""
+    if isinstance(cell, str):
+        return cell.strip() in MISSING_WORDS
+    return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
+
+
+def state_of(text: str | None) -> str:
+    """Return the state of a text: "missing" (None or a word such as "nan"), "empty" (blank), "tokenless", or "".
+
+    A tokenless text has no letter or digit; "" means that it has content.
+    """
+    if text is None or is_missing(text):
+        return "missing"
+    return "" if _ALPHANUMERIC.search(text) else "tokenless" if text.strip() else "empty"
+
+
+def checked_texts(texts: Sequence[object], where: str) -> list[str | None]:
+    """Return strings as they are, and None for other missing values; `where` names the texts in messages.
+
+    Raise InputError for any other value. A string such as "nan" stays, although `is_missing` says that it is missing.
+    """
+    if {str}.issuperset(map(type, texts)):
+        return list(texts)  # type: ignore[arg-type]
+    for position, text in enumerate(texts):
+        if not isinstance(text, str) and not is_missing(text):
+            raise InputError(
+                where,
+                "must be text or None",
+                f"{type(text).__name__} at position {position}",
+                "Convert it to text, or pass None for a missing report.",
+            )
+    return [text if isinstance(text, str) else None for text in texts]
+
+
+def folded(text: str) -> str:
+    """Return a text without differences of case, white space and Unicode form (NFKC)."""
+    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
 
 
 def count_marks(texts: Iterable[str]) -> Counter[str]:
