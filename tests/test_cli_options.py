@@ -272,6 +272,10 @@ def leaves(value, path):
         yield path, value
 
 
+def is_of_the_door(module):
+    return module.removeprefix("metric_oracle.").removeprefix("base.").split(".")[0] in DOOR
+
+
 @pytest.fixture(scope="module")
 def recorded():
     """Replace every function below the door by a recorder, and return the list of calls."""
@@ -298,14 +302,14 @@ def recorded():
     # All before the first is patched: what is imported later would keep a recorder for good.
     modules = [importlib.import_module(info.name) for info in infos]
     for module, info in zip(modules, infos, strict=True):
-        if info.name.split(".")[1] in DOOR or info.ispkg:
+        if is_of_the_door(info.name) or info.ispkg:
             continue
         for name, value in list(vars(module).items()):
             for key, function in value.items() if isinstance(value, dict) else [(None, value)]:
                 is_ours = inspect.isfunction(function) and function.__module__.startswith("metric_oracle.")
                 if is_ours and function.__name__ in CALLERS:
                     continue
-                if not is_ours or function.__module__.split(".")[1] in DOOR or name.startswith("__"):
+                if not is_ours or is_of_the_door(function.__module__) or name.startswith("__"):
                     continue
                 replaced = recorders.setdefault(function, recorder(function))
                 patch.setitem(value, key, replaced) if key else patch.setattr(module, name, replaced)
