@@ -1,7 +1,7 @@
 """Imports point one way; what must stay light, stays light.
 
     cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables, copies, mining
-        -> retrieval -> reading, findings -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
+        -> retrieval -> judges, reading, findings -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
 
 The rooms of design.md: each imports only what stands in ``ALLOWED``. `base` and `records` are leaves, and so are
 `statistics` and `metrics`, which collects the records in the folders of the kernels. `web` serves and renders pages and
@@ -27,7 +27,7 @@ from metric_oracle.metrics import METRICS
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
 LEAVES = {"base", "metrics", "records"}
-ENGINE = LEAVES | {"annotating", "corpora", "findings", "indexes", "reading", "retrieval", "sources"}
+ENGINE = LEAVES | {"annotating", "corpora", "findings", "indexes", "judges", "reading", "retrieval", "sources"}
 ALLOWED = {
     "base": set(),
     "records": set(),
@@ -42,7 +42,9 @@ ALLOWED = {
     "reading": LEAVES | {"corpora", "indexes", "sources"},
     "annotating": LEAVES | {"corpora", "reading", "sources"},
     "findings": LEAVES | {"corpora", "indexes", "statistics"},
-    "retrieval": LEAVES | {"corpora", "findings", "indexes", "kernels", "reading", "sources", "statistics"},
+    "judges": LEAVES | {"corpora", "findings"},
+    "retrieval": LEAVES | {"corpora", "findings", "indexes", "judges", "kernels", "reading", "sources",
+                  "statistics"},
     "tables": ENGINE | {"kernels", "statistics"},
     "copies": ENGINE | {"statistics"},
     "mining": ENGINE,

@@ -47,24 +47,24 @@ class Job:
 
     @classmethod
     @contextmanager
-    def open(cls, folder: Path, record: str, title: str) -> Iterator["Job"]:
+    def open(cls, folder: Path, record: str, title: str, argument: str = "out") -> Iterator["Job"]:
         """Yield the job in a folder, which is made if missing and locked while the body runs; see `working`.
 
         Raise InputError if the folder has a file that is not on record: it must not be deleted or overwritten. `title`
-        names what works there, for messages.
+        names what works there, and `argument` is the option for the folder, for messages.
         """
         names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
         if names and LOCK not in names:
-            raise _foreign(folder, title, f"it holds {names[0]}")
+            raise _foreign(folder, title, argument, f"it holds {names[0]}")
         with working(folder, title):
             job = cls(folder, record)
             if job.is_damaged:
-                raise _foreign(folder, title, f"its {record} cannot be read")
+                raise _foreign(folder, title, argument, f"its {record} cannot be read")
             of_job, killed = {LOCK, record, *(Path(name).parts[0] for name in job.pieces)}, set()
             for name in sorted(path.name for path in folder.iterdir()):
                 temporary = re.fullmatch(r"\.(.+)\.\d+\.tmp", name)
                 if (temporary[1] if temporary else name) not in of_job:
-                    raise _foreign(folder, title, f"it holds {name}")
+                    raise _foreign(folder, title, argument, f"it holds {name}")
                 if temporary:
                     killed.add(temporary[1])
             for name in killed:
@@ -149,8 +149,8 @@ def _check_inside(names: Iterable[str]) -> None:
             raise InputError("the name of a piece", "must be inside its folder", repr(name), "Name another.")
 
 
-def _foreign(folder: Path, title: str, reason: str) -> InputError:
+def _foreign(folder: Path, title: str, argument: str, reason: str) -> InputError:
     """Return the error for a folder that an earlier process of the same work did not leave."""
     return InputError(
-        f"{folder} was not left by an earlier {title}: {reason}.", f"Move it, or name another {option('out')}."
+        f"{folder} was not left by an earlier {title}: {reason}.", f"Move it, or name another {option(argument)}."
     )

@@ -12,9 +12,9 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.tables import together
 from metric_oracle.encoders.crepe_training import TrainingSettings, train
+from metric_oracle.judges.pair_models import COMPONENTS
 from metric_oracle.raters.ratings import AnyRatings, Ratings, read_ratings
 from metric_oracle.reading import Given, attached
-from metric_oracle.retrieval.pair_models import COMPONENTS
 from metric_oracle.retrieval.scoring import join_ids
 from metric_oracle.statistics import Array
 

@@ -26,6 +26,7 @@ from metric_oracle.corpora.tables import canonical_ids, existing_file, read_tabl
 from metric_oracle.findings import cells
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
+from metric_oracle.findings.score_names import direction_of
 from metric_oracle.findings.signature import bootstrap
 from metric_oracle.findings.writing import check_out
 from metric_oracle.metrics import ALIASES, COMPOSABLE, METRICS, names_of
@@ -35,7 +36,6 @@ from metric_oracle.raters.rated_scores import ScoreFiles, Texts, read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
 from metric_oracle.statistics import Array, few_studies, varies
-from metric_oracle.tables.score_names import direction_of
 
 _SEED = 0
 _NO_WEIGHT = 1e-10  # a column with an eigenvalue below this part of the pairs is constant, or depends on the others

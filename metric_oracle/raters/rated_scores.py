@@ -14,12 +14,12 @@ from metric_oracle.base.errors import InputError, as_called, option
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import numbers_of, read_table, shown_names
+from metric_oracle.findings.score_names import DIRECTIONS, direction_of
 from metric_oracle.metrics import ALIASES, METRICS, get_metric, names_of
 from metric_oracle.raters.rated_sets import read_rated_set
 from metric_oracle.raters.ratings import Rated, match_pairs
 from metric_oracle.retrieval.scoring import score_sides
 from metric_oracle.statistics import Array
-from metric_oracle.tables.score_names import DIRECTIONS, direction_of
 
 _NO_SCORES = ("", "index", "rank", "row", "n_ties")
 # What users give with a rated set.

@@ -19,6 +19,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
+from metric_oracle.judges.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_queries, counted_entry, section_entry
@@ -26,7 +27,6 @@ from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.search import digest
 
 DEFAULT_METRICS = shown_in("score")

@@ -33,6 +33,7 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import open_index
+from metric_oracle.judges.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.records import Metric
@@ -40,7 +41,6 @@ from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.merge import BestRows
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions, chosen
-from metric_oracle.retrieval.pair_models import COMPONENTS, ErrorModel, totals
 from metric_oracle.retrieval.plan import Plan, plan
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
 from metric_oracle.retrieval.scoring import open_crepe

@@ -16,13 +16,13 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.texts import is_missing
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened
+from metric_oracle.judges.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.reading import MODELS
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_alone, check_counted
 from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
-from metric_oracle.retrieval.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.retrieval.scoring import load_sides
 from metric_oracle.sources.attaching import ARGUMENTS, attach_sources, run_models
 from metric_oracle.sources.contract import Source, source_of

@@ -22,11 +22,11 @@ from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import opened, section_of
+from metric_oracle.judges.pair_models import PairModel, with_pair_models
 from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, get_metric, names_of
 from metric_oracle.reading import AttachedReports, Given, attached, pairs_of_one_table, read_joined, say_wordless
 from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.pair_models import PairModel, with_pair_models
 from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, NO_MODELS, score_rows
 from metric_oracle.sources.attaching import attach_sources, attached_sources, can_make, is_model, run_models
 from metric_oracle.sources.contract import ignore

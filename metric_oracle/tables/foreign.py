@@ -15,7 +15,7 @@ from metric_oracle.base.errors import InputError, option
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.tables import canonical_ids, check_unique, numbers_of, read_table
 from metric_oracle.findings.results import Scores
-from metric_oracle.tables.score_names import DIRECTIONS, direction_of
+from metric_oracle.findings.score_names import DIRECTIONS, direction_of
 
 
 def read_foreign(

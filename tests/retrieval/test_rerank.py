@@ -12,8 +12,8 @@ import metric_oracle as mo
 from metric_oracle.base.errors import InputError
 from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.findings.results import read_results
+from metric_oracle.judges.pair_models import totals
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.pair_models import totals
 from metric_oracle.retrieval.rerank import Pool, binomial_interval, conformal_pool, plan_rerank
 from metric_oracle.tables.systems import is_oracle, read_system
 from support import assert_refused, write

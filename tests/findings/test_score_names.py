@@ -2,8 +2,8 @@
 
 import pytest
 
+from metric_oracle.findings.score_names import direction_of
 from metric_oracle.metrics import ALIASES, METRICS
-from metric_oracle.tables.score_names import direction_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,211 @@
+"""The options of a judge, declared once for all functions and commands, and the judge that they describe."""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypedDict
+
+from annotated_doc import Doc
+from annotated_types import Gt
+
+from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_given, check_left_out, given_of
+from metric_oracle.base.declared import IN_PYTHON, Flag
+from metric_oracle.base.errors import InputError, as_called, option
+from metric_oracle.base.files import checksum, identify
+from metric_oracle.corpora.tables import existing_file, numbers_of, read_table
+from metric_oracle.findings.score_names import direction_of
+from metric_oracle.judges.judge import SCORE, Judge, numbers_in
+from metric_oracle.judges.judgements import DIGITS, Judgements
+from metric_oracle.judges.pair_models import ErrorModel
+from metric_oracle.judges.ways import of_command, of_function, of_model
+from metric_oracle.metrics import find_metric
+
+RANK = "rank."  # before the name of a metric: a column of a file of pairs
+BATCH = 64
+_PAIR = re.compile(rf"[0-9a-f]{{{2 * DIGITS}}}")
+_COST = ("most", "seconds_per_pair")
+JUDGE = "judge"  # name of a judge that was given none
+
+
+class JudgeOptions(TypedDict, total=False):
+    """What describes a judge, and what it may cost."""
+
+    judge: Annotated[
+        Callable[[list[tuple[str, str]]], Any] | str | None,
+        Doc(
+            "Judge of pairs: a command, which reads a line of JSON for each pair, with pair (a number), reference and "
+            "candidate, and writes one for each answer, with pair, score and any other numbers. In Python also a "
+            "function that takes a list of pairs (reference, candidate) and returns a score, or a dict with score and "
+            "other numbers, for each."
+        ),
+        Flag(metavar="COMMAND"),
+    ]
+    judged: Annotated[
+        str | Path | Sequence[str | Path] | None,
+        Doc(
+            "Scores that a judge gave to the pairs of files of [`pool`][metric_oracle.pool]: tables with the columns "
+            "pair and score, or the `name` of the judge instead of score."
+        ),
+        Flag(metavar="FILE", kind=list[Path]),
+    ]
+    higher_is_better: Annotated[
+        bool | None,
+        Doc(
+            "Whether higher scores of the judge are better. Needed unless `name` is that of a known tool, such as "
+            "green_score."
+        ),
+        Flag("--direction", metavar="higher|lower", kind=Literal["higher", "lower"]),
+    ]
+    best: Annotated[
+        Annotated[float, "Choose another."] | None,
+        Doc(
+            "Best possible score of the judge: an answer that reaches it is certified, as no report can be better. By "
+            "default it is not known."
+        ),
+    ]
+    name: Annotated[
+        str | None, Doc(f"Name of the judge in results and in `keep`. By default {JUDGE}, or that of the function.")
+    ]
+    judge_version: Annotated[
+        str | None,
+        Doc(
+            "Version of the judge, such as that of its model and prompt. Judgements of another version in `keep` are "
+            "not used."
+        ),
+    ]
+    keep: Annotated[
+        str | Path | None,
+        Doc(
+            "Folder in which judgements are kept, by checksums of both texts: no pair of it is judged again, after an "
+            "interruption or in another study. It has no texts. Needs `name`."
+        ),
+        Flag(metavar="FOLDER"),
+    ]
+    timeout: Annotated[
+        Annotated[float, Gt(0)] | None,
+        Doc("Seconds after which a command that wrote no line is stopped. By default it is waited for."),
+        Flag(metavar="S"),
+    ]
+    batch: Annotated[
+        choices.Positive | None, Doc(f"Pairs that a function gets at a time. By default {BATCH}."), IN_PYTHON
+    ]
+    most: Annotated[
+        choices.Positive | None,
+        Doc("Most pairs to judge; it is an error if there are more. By default there is no limit."),
+    ]
+    seconds_per_pair: Annotated[
+        Annotated[float, Gt(0)] | None,
+        Doc("Seconds that the judge takes for a pair, to tell the time before it starts."),
+        Flag(metavar="S"),
+    ]
+
+
+@contextmanager
+def opened_judge(given: JudgeOptions, model: ErrorModel | None = None) -> Iterator[Judge]:
+    """Yield the judge that options describe, or CREPE's `model`; its folder of judgements is locked in the body.
+
+    Raise InputError if an option is wrong, or the direction of the scores is not known.
+    """
+    judge = _of_model(given, model) if model is not None else _of_options(given)
+    keep = given.get("keep")
+    if keep is None:
+        yield judge
+        return
+    check_left_out({"judged": given.get("judged")}, f"with {option('keep')}")
+    if model is None:
+        check_given("name", given.get("name"), f"with {option('keep')}", "It says whose judgements they are.")
+    with Judgements.open(Path(keep), judge.name, judge.version) as kept:
+        yield replace(judge, known=kept.of, keep=kept.add)
+
+
+def _of_model(given: JudgeOptions, model: ErrorModel) -> Judge:
+    """Return CREPE as a judge: fewer errors are better, and none are best."""
+    own = ("judge", "judged", "higher_is_better", "best", "name", "judge_version", "timeout", "batch")
+    check_left_out(given_of(given, own), "for CREPE")
+    version = checksum(model.signature)
+    return Judge("crepe", version, False, 0.0, of_model(model), model.signature, **given_of(given, _COST))
+
+
+def _of_options(given: JudgeOptions) -> Judge:
+    """Return the judge that is a function, a command or files."""
+    judge, judged = given.get("judge"), given.get("judged")
+    if (judge is None) == (judged is None):
+        raise InputError(
+            f"give {option('crepe')}, {option('judge')} or {option('judged')}, and one of them; got "
+            f"{'none' if judge is None else 'two'}.",
+            f"{option('judge')} is asked, {option('judged')} has its scores.",
+        )
+    own = str(getattr(judge, "__name__", ""))
+    name = given.get("name") or (own if own.isidentifier() else JUDGE)  # that of a lambda is no name
+    if find_metric(name) is not None:
+        raise InputError("name", "must be that of no metric of this tool", repr(name), "Choose another.")
+    higher = given.get("higher_is_better")
+    direction = direction_of(name) if higher is None else higher
+    if direction is None:
+        raise InputError(
+            "higher_is_better",
+            "must be given for a judge whose name is not known",
+            repr(name),
+            f"Pass {option('higher_is_better', 'higher', python='higher_is_better=True')} or "
+            f"{option('higher_is_better', 'lower', python='higher_is_better=False')}.",
+        )
+    if not isinstance(judge, str):
+        check_left_out({"timeout": given.get("timeout")}, "for a judge that is no command")
+    if not callable(judge):
+        check_left_out({"batch": given.get("batch")}, "for a judge that is no function")
+    signature: dict[str, Any] = {}
+    known: dict[str, dict[str, float]] = {}
+    ask = None
+    if judged is not None:
+        paths = [Path(path) for path in ([judged] if isinstance(judged, str | Path) else judged)]
+        signature["judged"] = [identify(existing_file(path)) for path in paths]
+        known = read_judged(paths, name)
+    elif isinstance(judge, str):
+        words = shlex.split(judge)
+        ask, signature["judge"] = of_command(words, given.get("timeout")), Path(words[0]).name
+    elif judge is not None:
+        ask, signature["judge"] = of_function(judge, given.get("batch") or BATCH), "function"
+    return Judge(
+        name,
+        given.get("judge_version") or "",
+        direction in (True, "higher"),
+        given.get("best"),
+        ask,
+        signature,
+        known,
+        **given_of(given, _COST),
+    )
+
+
+def read_judged(paths: Sequence[Path], name: str) -> dict[str, dict[str, float]]:
+    """Return what a judge gave to the pairs of files: score and components by the id of the pair.
+
+    A pair without a number is left out. Raise InputError for a table without the columns, and for a pair that has
+    different scores.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for path in paths:
+        table = read_table(path)
+        ids = table.texts("pair")
+        wrong = next((row for row, pair in enumerate(ids) if not _PAIR.fullmatch(pair or "")), None)
+        if wrong is not None:
+            raise InputError(
+                "pair",
+                f"must be an id of 64 digits, as {as_called('pool')} writes it",
+                f"another in {table.place_of(wrong)}",
+                "Leave that column as it was.",
+            )
+        columns = {SCORE: numbers_of(table.column(name if name in table.names else SCORE)).to_list()}
+        others = {*table.names} - {name, SCORE, "pair"}
+        columns |= {other: numbers_of(table.column(other)).to_list() for other in others if not other.startswith(RANK)}
+        for row, pair in enumerate(ids):
+            numbers = numbers_in({column: cells[row] for column, cells in columns.items()})
+            if numbers is not None and found.setdefault(str(pair), numbers)[SCORE] != numbers[SCORE]:
+                raise InputError(
+                    "judged", "must have one score for a pair", f"another in {table.place_of(row)}", "Leave one out."
+                )
+    return found

@@ -1,0 +1,319 @@
+"""A judge by a function, a command, files or a model: each pair once, the same numbers, and one line for what fails."""
+
+import json
+import math
+import os
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from metric_oracle.base.errors import InputError
+from metric_oracle.judges.judgements import pair_ids
+from metric_oracle.judges.opening import opened_judge
+from support import AT_ONCE, SECRET, write
+
+PAIRS = [("no effusion", "small effusion"), ("no effusion", SECRET), ("edema", "edema"), ("no effusion", SECRET)]
+# A judge that answers with the number of common words; `{how}` is run for each pair with its number `n` from 0.
+SCRIPT = """
+import json, os, sys, time
+{before}
+for n, line in enumerate(sys.stdin):
+    pair = json.loads(line)
+    words = [set(pair[side].split()) for side in ("reference", "candidate")]
+    answer = {{"pair": pair["pair"], "score": len(words[0] & words[1]), "length": len(words[1]), "why": "a text"}}
+    {how}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+def common(pairs):
+    """Return the number of common words of each pair, and the number of words of the candidate."""
+    return [{"score": len({*a.split()} & {*b.split()}), "length": len({*b.split()}), "why": "a text"} for a, b in pairs]
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Return a function that writes a judge and returns the command that runs it."""
+
+    def make(how="pass", before=""):
+        script = tmp_path / "judge.py"
+        script.write_text(SCRIPT.format(how=how, before=before), encoding="utf-8")
+        return f"{sys.executable} {script}"
+
+    return make
+
+
+def score(pairs=PAIRS, model=None, progress=None, **given):
+    with opened_judge({} if model else {"higher_is_better": True, **given}, model) as judge:
+        return judge.score(pairs, progress)
+
+
+class Errors:
+    """A stand-in for CREPE: a candidate has an error of the first category for each word."""
+
+    def __init__(self):
+        self.signature = {"model": "words"}
+
+    def count_errors(self, pairs, *, progress=None):
+        counts = np.zeros((len(pairs), 6))
+        counts[:, 0] = [len(candidate.split()) for _, candidate in pairs]
+        counts[:, 3] = 0.25
+        return counts, 1
+
+
+def test_a_function_and_a_command_give_the_same(command):
+    for judge in (common, command(), command(before="print('loading a model')")):
+        found = score(judge=judge)
+        assert found.scores.tolist() == [1, 0, 1, 0]
+        assert {name: values.tolist() for name, values in found.components.items()} == {"length": [2, 2, 1, 2]}
+        assert found.notes == {}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 64])
+def test_a_function_gets_each_pair_once(batch):
+    calls, done = [], []
+
+    def judge(pairs):
+        calls.append(pairs)
+        return np.arange(len(pairs), dtype=np.float32)  # any numbers in any container
+
+    score(judge=judge, batch=batch, progress=done.append)
+    assert [pair for call in calls for pair in call] == [*dict.fromkeys(PAIRS)]
+    assert max(map(len, calls)) <= batch
+    assert sum(done) == 3
+
+
+def test_a_model_counts_errors():
+    found = score(model=Errors())
+    assert found.scores.tolist() == [2.25, 2.25, 1.25, 2.25]
+    assert [*found.components] == ["nA", "nB", "nC", "nD", "nE", "nF"]
+    assert found.components["nA"].tolist() == [2, 2, 1, 2]
+    assert found.notes == {"truncated_pairs": 1}
+    with opened_judge({}, Errors()) as judge:
+        assert (judge.name, judge.direction, judge.best) == ("crepe", "lower", 0.0)
+
+
+def test_no_pairs(command):
+    assert score([], judge=command()).scores.tolist() == []
+
+
+def test_what_is_kept_is_not_judged_again(tmp_path, command):
+    folder = tmp_path / "kept"
+    first = score(PAIRS[:2], judge=common, name="words", keep=folder)
+    asked = []
+    judge = lambda pairs: [asked.append(pair) or common([pair])[0] for pair in pairs]  # noqa: E731
+    both = score(judge=judge, name="words", keep=folder)
+    assert asked == [PAIRS[2]]
+    assert both.scores[:2].tolist() == first.scores.tolist()
+    again = score(judge=command("os._exit(9)"), name="words", keep=folder)  # another way to the same judge
+    assert again.scores.tolist() == both.scores.tolist()
+    score(judge=judge, name="words", judge_version="2", keep=folder)
+    score(judge=judge, name="other words", keep=folder)
+    assert len(asked) == 1 + 3 + 3
+    content = "".join(path.read_text() for path in folder.iterdir())
+    assert SECRET not in content
+    assert "effusion" not in content
+    assert "why" not in content
+
+
+def test_components_are_the_numbers_of_every_answer():
+    answers = [{"score": 1, "a": 2, "b": 3, "pair": 5, "row": 7}, {"score": 0.5, "a": 1}, {"score": 2, "a": math.inf}]
+    assert score(judge=lambda pairs: answers[: len(pairs)]).components == {}
+    found = score(PAIRS[:2], judge=lambda pairs: answers[:2]).components
+    assert {name: values.tolist() for name, values in found.items()} == {"a": [2, 1]}
+
+
+def test_files_have_the_scores_of_pairs(tmp_path):
+    ids = pair_ids(PAIRS)
+    files = [
+        write(tmp_path / "one.csv", [[ids[0], 0.5, 2, "text", 3], [ids[2], "", 1, "", 1]],
+              ("pair", "score", "errors", "why", "rank.bleu-2")),
+        tmp_path / "two.jsonl",
+    ]  # fmt: skip
+    lines = [{"pair": ids[1], "green_score": 0.25, "errors": 1}, {"pair": ids[2], "green_score": 1, "errors": 0}]
+    files[1].write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with opened_judge({"judged": files, "name": "green_score"}) as judge:  # the direction is known
+        assert judge.higher_is_better
+        assert judge.n_kept(PAIRS[:3]) == 3
+        found = judge.score(PAIRS)
+    assert found.scores.tolist() == [0.5, 0.25, 1.0, 0.25]
+    assert {name: values.tolist() for name, values in found.components.items()} == {"errors": [2, 1, 0, 1]}
+    line = (
+        rf"^judged must have a score for each pair; got none for 2 of 2, such as pair {ids[1]}\. Write the others with "
+        r"oracle pool and --judged, have them judged, and pass both\.$"
+    )
+    with pytest.raises(InputError, match=line):
+        score(judged=files[0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ([["7", 1]], r"^pair must be an id of 64 digits, as oracle pool writes it; got another in row 1 of .*p\.csv\."),
+        ([["a" * 64, 1], ["a" * 64, 2]], r"^judged must have one score for a pair; got another in row 2 of .*p\.csv\."),
+    ],
+)
+def test_files_that_are_wrong(tmp_path, rows, line):
+    with pytest.raises(InputError, match=line):
+        score(judged=write(tmp_path / "p.csv", rows, ("pair", "score")))
+
+
+def test_files_without_the_column(tmp_path):
+    with pytest.raises(InputError, match=r"p\.csv has no column 'score'\. Columns: 'pair', 'other'\."):
+        score(judged=write(tmp_path / "p.csv", [["a" * 64, 1]], ("pair", "other")))
+
+
+def test_the_cost_is_told_before():
+    said = []
+    with opened_judge({"judge": common, "name": "words", "higher_is_better": True, "seconds_per_pair": 3}) as judge:
+        for n, kept in ((1200, 0), (61, 1), (10_000, 0), (90_000, 0)):
+            judge.check_cost(n, kept, said.append)
+    assert said == [
+        "words: 1,200 distinct pairs to judge; about 60.0 min",
+        "words: 60 distinct pairs to judge, and 1 that are kept; about 3.0 min",
+        "words: 10,000 distinct pairs to judge; about 8.3 h",
+        "words: 90,000 distinct pairs to judge; about 3.1 days",
+    ]
+    with opened_judge({"judge": common, "higher_is_better": True, "most": 100, "seconds_per_pair": 1}) as judge:
+        judge.check_cost(110, 10, said.append)
+        assert said[-1] == "common: 100 distinct pairs to judge, and 10 that are kept; about 100 s"
+        with pytest.raises(InputError, match=r"^most must be at least 101, the pairs to judge; got 100\. Choose a sma"):
+            judge.check_cost(111, 10, None)
+
+
+# ---- what fails ------------------------------------------------------------------------------------------------------
+
+MANY = [(f"reference {i % 7}", f"candidate {i}") for i in range(200)]
+FAILING = {
+    "1 % without an answer": ("if n % 100 == 50: continue", "2 of 200 pairs without an answer", 198),
+    "1 % NaN": ("answer |= {'score': float('nan')} if n % 100 == 50 else {}",
+                "2 of 200 pairs with an answer that has no number", 198),
+    "1 % text": ("answer |= {'score': 'good'} if n % 100 == 50 else {}",
+                 "2 of 200 pairs with an answer that has no number", 198),
+    "an answer that is no object": ("if n == 9:\n        print('[1, 2]')\n        continue",
+                                    "lines that are no answers: 1; 1 of 200 pairs without an answer", 199),
+    "too few lines": ("if n == 120: break", "80 of 200 pairs without an answer", 120),
+    "an end": ("if n == 120: sys.exit(3)", "an end with exit code 3; 80 of 200 pairs without an answer", 120),
+    "death": ("if n == 120: os.kill(os.getpid(), 9)", "an end with exit code -9; 80 of 200", 120),
+    "an end after the last": ("if n == 199: print(json.dumps(answer), flush=True) or sys.exit(3)",
+                              "an end with exit code 3", 200),
+    "a hang": ("if n == 120: time.sleep(60)", "no line within 2 s; 80 of 200 pairs without an answer", 120),
+    "a hang at the end": ("if n == 199: print(json.dumps(answer), flush=True) or time.sleep(60)",
+                          "no line within 2 s", 200),
+    "a number twice": ("answer |= {'pair': answer['pair'] - (n == 120)}",
+                       "an answer with the number of no pair, or of one that was answered before; 80 of 200", 120),
+    "numbers of its own": ("answer |= {'pair': n}",
+                           "an answer with the number of no pair, or of one that was answered before; 200 of 200", 0),
+}  # fmt: skip
+
+
+@AT_ONCE
+@pytest.mark.parametrize("case", FAILING)
+def test_a_command_that_fails_loses_nothing(tmp_path, command, case):
+    how, got, n_kept = FAILING[case]
+    folder, begun = tmp_path / "kept", time.monotonic()
+    step = f"The answers to the other {n_kept} are kept: the same call asks for the rest."
+    with pytest.raises(InputError, match=f"^judge must answer each pair with a number; got {got}") as caught:
+        score(MANY, judge=command(how), name="words", keep=folder, timeout=2)
+    assert str(caught.value).endswith(step)
+    assert "candidate" not in str(caught.value)
+    assert time.monotonic() - begun < 20
+    asked = []
+    judge = lambda pairs: [asked.append(pair) or len(pair[1]) for pair in pairs]  # noqa: E731
+    found = score(MANY, judge=judge, name="words", keep=folder)
+    assert len(asked) == 200 - n_kept
+    assert len(found.scores) == 200
+
+
+def test_a_failure_names_a_pair_and_how_to_keep_the_others(command):
+    line = (
+        r"^judge must answer each pair with a number; got 1 of 200 pairs without an answer, such as pair "
+        rf"{pair_ids(MANY)[7]}\. Run it again with --keep FOLDER, so that no answer is lost\.$"
+    )
+    with pytest.raises(InputError, match=line):
+        score(MANY, judge=command("if n == 7: continue"))
+
+
+@pytest.mark.parametrize(
+    ("answers", "line"),
+    [
+        ([1.0, math.nan, 2.0], "got 1 of 3 pairs with an answer that has no number, such as pair"),
+        ([1.0, "0.5", 2.0], "got 1 of 3 pairs with an answer that has no number"),
+        ([1.0, {"rating": 5}, None], "got 2 of 3 pairs with an answer that has no number"),
+        ([True, 1, 2], "got 1 of 3 pairs with an answer that has no number"),
+        ([1.0, 2.0], r"judge must return one score for each pair; got 2 for 3\. Return a list\."),
+        (0.5, r"judge must return one score for each pair; got 1 for 3\."),
+        ("0.5", r"judge must return one score for each pair; got 1 for 3\."),
+        ({"score": 1}, r"judge must return one score for each pair; got 1 for 3\."),
+        (None, r"judge must return one score for each pair; got 1 for 3\."),
+    ],
+)
+def test_a_function_that_fails(answers, line):
+    with pytest.raises(InputError, match=line):
+        score(judge=lambda pairs: answers)
+
+
+def test_the_error_of_a_function_passes_and_what_it_answered_is_kept(tmp_path):
+    asked = []
+
+    def judge(pairs):
+        if len(asked) == 150:
+            raise ConnectionError("the server is gone")
+        asked.extend(pairs)
+        return [1.0] * len(pairs)
+
+    with pytest.raises(ConnectionError, match="the server is gone"):
+        score(MANY, judge=judge, batch=10, name="served", keep=tmp_path / "kept")
+    score(MANY, judge=lambda pairs: asked.extend(pairs) or [1.0] * len(pairs), name="served", keep=tmp_path / "kept")
+    assert asked == MANY
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({}, r"^give --crepe, --judge or --judged, and one of them; got none\. --judge is asked, --judged has its sc"),
+        ({"judge": common, "judged": "x.csv"}, r"and one of them; got two\."),
+        ({"judge": common, "name": "BLEU-2"}, r"^name must be that of no metric of this tool; got 'BLEU-2'\."),
+        ({"judge": common, "higher_is_better": None},
+         r"^higher_is_better must be given for a judge whose name is not known; got 'common'\. Pass "
+         r"--higher-is-better higher or --higher-is-better lower\."),
+        ({"judge": common, "timeout": 5}, r"^timeout must be left out for a judge that is no command"),
+        ({"judge": "true", "batch": 5}, r"^batch must be left out for a judge that is no function"),
+        ({"judge": common, "keep": "K"}, r"^name must be given with --keep; got None\. It says whose judgements they"),
+        ({"judge": "/no/such/program -x"}, r"^judge must be a command that starts; got /no/such/program \(No such fi"),
+        ({"judge": common, "best": 0.5}, r"^best must be a score that none is better than, as 1 is; got 0\.5\."),
+        ({"judge": common, "best": 0.5, "higher_is_better": False}, r"that none is better than, as 0 is; got 0\.5\."),
+        ({"judged": "none.csv"}, r"^there is no file none\.csv"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_go_together(given, line):
+    with pytest.raises(InputError, match=line):
+        score(**given)
+
+
+def test_files_and_a_folder_do_not_go_together(tmp_path):
+    file = write(tmp_path / "p.csv", [["a" * 64, 1]], ("pair", "score"))
+    with pytest.raises(InputError, match=r"^judged must be left out with --keep; got a value"):
+        score(judged=file, name="words", keep=tmp_path / "K")
+
+
+def test_crepe_takes_no_option_of_another_judge():
+    line = r"^best, name must be left out for CREPE; got a value"
+    with pytest.raises(InputError, match=line), opened_judge({"best": 0.0, "name": "crepe"}, Errors()):
+        pass
+
+
+def test_a_lambda_has_no_name():
+    with opened_judge({"judge": lambda pairs: [], "higher_is_better": "lower"}) as judge:
+        assert (judge.name, judge.direction) == ("judge", "lower")
+
+
+def test_the_judge_ends_with_the_call(tmp_path, command):
+    """A judge that is stopped does not stay behind."""
+    log = tmp_path / "pid"
+    with pytest.raises(InputError, match=r"no line within 1 s"):
+        score(judge=command(f"open({str(log)!r}, 'w').write(str(os.getpid())); time.sleep(60)"), timeout=1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(log.read_text()), 0)
