@@ -31,7 +31,6 @@ class AgreementDocuments(VectorDocuments):
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
     row_id: np.ndarray  # int64[...], rows, ascending within a document
     counted: ClassVar[list[int] | slice] = slice(None)  # columns of `labels` that are compared
-    encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> Self:

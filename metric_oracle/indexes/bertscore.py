@@ -20,7 +20,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, write_states
 from metric_oracle.indexes import idf as idf_weights
-from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
 from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_of
@@ -67,12 +67,13 @@ class TokenStateIndex(Documents):
     derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow", "description.arrow")
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "TokenStateIndex":
-        """Encode the texts, or take the states of a prepared set that `reports` attaches, if they serve.
+    def build(cls, kind: str, corpus: Corpus) -> "TokenStateIndex":
+        """Encode the texts, or take the states of a prepared set that the reports attach, if they serve.
 
-        The folder `reports.scratch` keeps what an interrupted build has encoded. The expected size of the work, and how
+        The folder `Reports.scratch` keeps what an interrupted build has encoded. The expected size of the work, and how
         many texts are cut off, are told. Raise InputError if the memory that it may use is too small.
         """
+        reports, texts, text_of_row, _ = corpus
         opened_encoder = reports.opened_encoder
         prepared = reports.attached.get(kind)
         if prepared is not None and (

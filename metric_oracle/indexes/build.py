@@ -30,7 +30,7 @@ from metric_oracle.base.job import Job, working
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes import manifest
-from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.store import (
     COLUMNS,
@@ -249,7 +249,7 @@ def _build(
     texts = Strings(read_table(map_file(building / "distinct.arrow"), DISTINCT)["text"])
     text_of_row = read_table(map_file(building / "reports.arrow"), REPORTS)["distinct_id"].chunk(0).to_numpy()
     for kind in kinds:
-        part(kind, partial(_write_representation, kind, reports=reports, texts=texts, text_of_row=text_of_row))
+        part(kind, partial(_write_representation, kind, corpus=Corpus(reports, texts, text_of_row)))
     files = {name: is_data for name_of_part in parts for name, is_data in sorted(_files_of(name_of_part).items())}
     sums = {name: job.pieces[name].sha256 for name in files}
     content = {
@@ -347,16 +347,17 @@ def _write_columns(folder: Path, reports: Reports) -> dict[str, int]:
     return {}
 
 
-def _write_representation(
-    kind: str, folder: Path, reports: Reports, texts: Strings, text_of_row: np.ndarray
-) -> dict[str, Any]:
-    """Build a representation, write it into `folder`, and return what the manifest records of it.
-
-    `text_of_row` has the place of each row's text among the distinct `texts`.
-    """
-    built: Documents = REPRESENTATIONS[kind].load_class().build(kind, reports, texts, text_of_row)
+def _write_representation(kind: str, folder: Path, corpus: Corpus) -> dict[str, Any]:
+    """Build a representation, write it into `folder`, and return what the manifest records of it."""
+    built, described = make(kind, corpus)
     release()
     built.save(folder)
-    attachment = reports.attached.get(kind)
+    return described
+
+
+def make(kind: str, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
+    """Build a representation; return it, and what the manifest of an index records of it."""
+    built: Documents = REPRESENTATIONS[kind].load_class().build(kind, corpus)
+    attachment = corpus.reports.attached.get(kind)
     made_by = {"encoder": attachment.made_by} if attachment is not None and attachment.made_by else {}
-    return {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts(), **made_by}
+    return built, {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts(), **made_by}

@@ -9,13 +9,24 @@ import mmap
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.records import Metric
+
+
+class Corpus(NamedTuple):
+    """The reports that a representation is built of."""
+
+    reports: Reports  # with their sources
+    texts: Sequence[str]  # the distinct texts
+    text_of_row: np.ndarray  # int64[N], the place of each row's text among them
+    # If only pairs are scored: all metrics that will read the representation, none of them a composite. It then needs
+    # only what `Kernel.pair_scores` and the plain scorers of these metrics read. None if it will be searched.
+    readers: Sequence[Metric] | None = None
 
 
 class Documents:
@@ -34,7 +45,6 @@ class Documents:
     # Names of the files with what follows from the texts or the data files. Another machine may write other bytes.
     derived_files: ClassVar[tuple[str, ...]] = ()
     empty: ClassVar[Any] = None  # of a blank report without the source, for the plain scorer; None if it has no score
-    encodes_by_corpus: ClassVar[bool] = True  # whether the encoding of queries depends on the corpus
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
     row_id: np.ndarray  # int64[...], rows that have a document, ascending within a document
     # The function that encodes queries, given as Reports that have what the representation is made of; its keyword
@@ -52,24 +62,12 @@ class Documents:
         return {}
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Any, text_of_row: np.ndarray) -> Self:
+    def build(cls, kind: str, corpus: Corpus) -> Self:
         """Build the representation of a corpus; `kind` is its name in the registry.
 
-        `reports` has the corpus with its sources, `texts` the distinct texts, a sequence of strings, and `text_of_row`
-        the place of each row's text among them, int64[N]. Raise InputError if the corpus is too large or too wide.
+        Raise InputError if the corpus is too large or too wide.
         """
         raise NotImplementedError
-
-    @classmethod
-    def build_for_pairs(
-        cls, kind: str, reports: Reports, texts: Any, text_of_row: np.ndarray, metrics: Sequence[Metric]
-    ) -> Self:
-        """Build what `Kernel.pair_scores` and the plain scorers of some metrics read; by default all.
-
-        It need not be searchable. `metrics` has all metrics that will read it; none of them is a composite. The others
-        are as in `build`.
-        """
-        return cls.build(kind, reports, texts, text_of_row)
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> Self:
@@ -92,33 +90,18 @@ class Documents:
         """Return what the manifest records, by name, in addition to the numbers of documents and rows."""
         return {}
 
-    def encode_rows(self, reports: Reports, **settings: Any) -> Any:
-        """Encode queries that are rows of this index, see `Reports.stored`; each of them has a document.
-
-        By default they are encoded like any others.
-        """
-        return self.encode(reports, **settings)
-
     def encode_again(self, reports: Reports, encoded_before: Any, **settings: Any) -> Any:
         """Encode queries that another shard of the same set has encoded, and reuse what the shards share.
 
-        `encoded_before` has the encoded queries of that shard, or what `portable` gave, which may be None.
+        `encoded_before` has the encoded queries of that shard; None if another process encoded them, unless a model ran
+        for that. By default queries of the class of the corpus are returned as they are: nothing in them depends on it.
         """
-        if encoded_before is not None and not self.encodes_by_corpus:
-            return encoded_before
-        return self.encode(reports, **settings)
+        return encoded_before if isinstance(encoded_before, type(self)) else self.encode(reports, **settings)
 
-    def portable(self) -> Any:
-        """Return these queries without the arrays of the corpus, for `encode_again` in another process.
+    def own(self, rows: np.ndarray) -> Any:
+        """Return rows of this index, int64[Q], each of which has a document, as encoded queries.
 
-        None, as by default, if no model ran; the other process then encodes the queries itself.
-        """
-        return None
-
-    def own_batch(self) -> Any:
-        """Return what kernels read of all documents as queries of this corpus, to score them with one another.
-
-        None, as by default, if the reports have to be encoded for that.
+        They are the same as if their reports were encoded. None, as by default, if the reports have to be.
         """
         return None
 

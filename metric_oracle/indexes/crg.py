@@ -4,7 +4,7 @@ It has no files of its own and reads the label vectors that an index stores.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,6 @@ class PositiveDocuments(Documents):
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
     row_id: np.ndarray  # int64[...], rows, ascending within a document
     prevalence: dict[str, int] | None = None  # of queries: counts `positives`, `labels` and `reports` of the test set
-    encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "PositiveDocuments":

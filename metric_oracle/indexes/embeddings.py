@@ -5,7 +5,7 @@ numbers. Codes are short versions of the vectors; products of codes bound the co
 """
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ import numpy as np
 
 from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.indexes.vectors import VectorDocuments, distinct_rows, flat_index, in_order_of_use
@@ -53,9 +53,9 @@ class EmbeddingDocuments(VectorDocuments):
         return UnitVectors(self.vectors, self.codes, self.measured, self.row_ptr, self.row_id)
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "EmbeddingDocuments":
+    def build(cls, kind: str, corpus: Corpus) -> "EmbeddingDocuments":
         """Index the embeddings of the reports, without their texts."""
-        return cls(kind, *_distinct_vectors(kind, reports))
+        return cls(kind, *_distinct_vectors(kind, corpus.reports))
 
     def encode(self, reports: Reports) -> "EmbeddingDocuments":
         """Return the distinct unit vectors of the queries, with their codes if this index has been opened from files.
@@ -70,7 +70,16 @@ class EmbeddingDocuments(VectorDocuments):
                 width,
                 "Encode queries and corpus with one model.",
             )
-        queries = self.build(self.kind, reports, [], np.empty(0))
+        return self._coded(EmbeddingDocuments(self.kind, *_distinct_vectors(self.kind, reports)))
+
+    def encode_again(
+        self, reports: Reports, encoded_before: "EmbeddingDocuments | None", **settings: Any
+    ) -> "EmbeddingDocuments":
+        """Make the codes of the queries by the directions of this index."""
+        return self.encode(reports) if encoded_before is None else self._coded(encoded_before)
+
+    def _coded(self, queries: "EmbeddingDocuments") -> "EmbeddingDocuments":
+        """Return queries with codes by the directions of this index, if it has been opened from files."""
         if self.basis is None:
             return queries
         codes, measured = make_codes(queries.vectors, self.basis)

@@ -1,7 +1,7 @@
 """Representation of RaTEScore: distinct lists of entities, each with a type and a vector; a vector is stored once."""
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.entities import EntityTable
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
@@ -48,7 +48,6 @@ class EntityDocuments(Documents):
     lists: EntityLists
     data_files: ClassVar[tuple[str, ...]] = ("entities.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ()
-    encodes_by_corpus: ClassVar[bool] = False
 
     @property
     def row_ptr(self) -> np.ndarray:  # type: ignore[override]
@@ -61,9 +60,9 @@ class EntityDocuments(Documents):
         return self.lists.row_id
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "EntityDocuments":
+    def build(cls, kind: str, corpus: Corpus) -> "EntityDocuments":
         """Index the entities of the reports, without their texts."""
-        return cls(_distinct(*reports.attached[kind].both))
+        return cls(_distinct(*corpus.reports.attached[kind].both))
 
     def encode(self, reports: Reports) -> "EntityDocuments":
         """Return the distinct lists of the queries; raise InputError unless their vectors have the index's width."""

@@ -44,11 +44,6 @@ class FeatureDocuments(Documents):
         places = places_of_lists(self.features.fwd_ptr, documents)
         return QueryFeatures(offsets_of(sizes), self.features.fwd_id[places], sizes)
 
-    def own_queries(self) -> QueryFeatures:
-        """Return all documents in the form of encoded queries of this corpus."""
-        sizes = self.features.sizes.T.copy()
-        return QueryFeatures(offsets_of(sizes), self.features.fwd_id, sizes)
-
 
 @dataclass(frozen=True)
 class Mapped(Sequence[Any]):
@@ -72,7 +67,8 @@ class TranslatedQueries(Documents):
     row_id: np.ndarray  # int64[Q], queries, ascending within a document
     items: Sequence[Any]  # the documents as the plain scorer takes them, made without the corpus
     batch: Any  # the named tuple that the kernels read
-    # makes an index in memory of the queries themselves, with all their features, also those that the corpus lacks
+    # makes an index in memory of the queries, with all their features, also those that the corpus lacks; None for rows
+    # of the corpus, and where queries are encoded anew for each shard of a set
     make_index: Callable[[], Any] | None = None
     weight: np.ndarray | None = None  # float64[V], weights that the queries give to the features of the corpus
     recorded: dict[str, Any] = field(default_factory=dict)  # what the signature records

@@ -14,8 +14,7 @@ import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Documents
-from metric_oracle.indexes.features import TranslatedQueries
+from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.radgraph import GraphIndex, build_graphs
 from metric_oracle.indexes.store import read_arrays, write_arrays
@@ -40,12 +39,11 @@ class LabelDocuments(VectorDocuments):
     setting: ClassVar[str] = "uncertain"  # name of `meaning` in the settings of the source and in the manifest
     data_files: ClassVar[tuple[str, ...]] = ("labels.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ()
-    encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "LabelDocuments":
+    def build(cls, kind: str, corpus: Corpus) -> "LabelDocuments":
         """Index the labels of the reports, without their texts."""
-        return cls._of(reports, reports.attached[kind].settings[cls.setting])
+        return cls._of(corpus.reports, corpus.reports.attached[kind].settings[cls.setting])
 
     @classmethod
     def of_shards(cls, shards: Sequence[tuple[int, "LabelDocuments"]]) -> "LabelDocuments":
@@ -147,10 +145,6 @@ class SrrSets(GraphIndex):
         """Return the sets of reports as graphs, and which each report has."""
         queries = self.stored.encode(reports)
         return _as_graphs(queries.vectors), queries.document_of_row
-
-    def encode_rows(self, reports: Reports, **settings: Any) -> TranslatedQueries:
-        """Encode the queries like any others: the index stores no graphs of them."""
-        return self.encode(reports)
 
 
 def _as_graphs(set_vectors: np.ndarray) -> GraphTable:

@@ -24,14 +24,11 @@ def places_of_lists(ptr: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     return np.repeat(begin - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
 
 
-def distinct_in_order(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct values in order of first appearance, the place where each first appears, and which each is.
-
-    The third array has, for every value, the number of its distinct value: int64[n].
-    """
+def distinct_in_order(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct values in order of first appearance, and which of them each value is: int64[n]."""
     _, first, which = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    return values[first[order]], first[order], ranks_of(order)[which]
+    return values[first[order]], ranks_of(order)[which]
 
 
 def group_rows(document_of_row: np.ndarray, n_documents: int) -> tuple[np.ndarray, np.ndarray]:

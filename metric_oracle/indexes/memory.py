@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.build import kinds_of
+from metric_oracle.indexes.build import kinds_of, make
+from metric_oracle.indexes.contract import Corpus
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.store import REPORTS, Strings
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
-from metric_oracle.records import Metric
 
 
 class MemoryIndex(Index):
@@ -43,7 +43,14 @@ class MemoryIndex(Index):
         for kind in kinds_of(reports, metrics):
             progress(kind, None, None)
             readers = [metric for metric in single if kind in metric.representations]
-            self._opened[kind], described[kind] = _build(kind, reports, (texts, text_of_row), readers)
+            corpus = Corpus(reports, texts, text_of_row, readers)
+            if REPRESENTATIONS[kind].is_encoded and reports.scratch is None:
+                # Token states are written as they are made. The file is mapped, and stays until the mapping is gone.
+                with tempfile.TemporaryDirectory() as folder:
+                    scratch = replace(reports, scratch=Path(folder))
+                    self._opened[kind], described[kind] = make(kind, corpus._replace(reports=scratch))
+            else:
+                self._opened[kind], described[kind] = make(kind, corpus)
         self._built = dict(self._opened)
         counts = {"reports": len(reports.ids), "distinct_texts": len(texts)}
         self.manifest = {"content": {"counts": counts, "representations": described}, "fingerprint": ""}
@@ -57,22 +64,3 @@ class MemoryIndex(Index):
     def _load(self, kind: str) -> Any:
         """Return the representation that was built under a name."""
         return self._built[kind]
-
-
-def _build(
-    kind: str, reports: Reports, texts: tuple[Sequence[str], np.ndarray], readers: Sequence[Metric]
-) -> tuple[Any, dict[str, Any]]:
-    """Return a representation for the metrics that read it, and what the manifest of an index records of it.
-
-    `texts` has the distinct texts, and the place of each report's text among them.
-    """
-    representation = REPRESENTATIONS[kind].load_class()
-    if REPRESENTATIONS[kind].is_encoded and reports.scratch is None:
-        # Token states are written as they are made. The file is mapped, and stays until the mapping is gone.
-        with tempfile.TemporaryDirectory() as folder:
-            built = representation.build_for_pairs(kind, replace(reports, scratch=Path(folder)), *texts, readers)
-    else:
-        built = representation.build_for_pairs(kind, reports, *texts, readers)
-    attachment = reports.attached.get(kind)
-    made_by = {"encoder": attachment.made_by} if attachment is not None and attachment.made_by else {}
-    return built, {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts(), **made_by}

@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, count, repeat
 from pathlib import Path
 from string import ascii_lowercase, digits
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
     Mapped,
@@ -149,26 +149,19 @@ class NgramIndex(FeatureDocuments):
         rows = group_rows(which, len(items))
         return self._encoded(rows, items, index_queries(words, flat, ptr, len(self.family_ptr) - 1))
 
-    def encode_rows(self, reports: Reports, **settings: Any) -> TranslatedQueries:
+    def own(self, rows: np.ndarray) -> TranslatedQueries:
         """Return the documents of the rows as encoded queries, without tokenizing their texts."""
-        assert reports.stored is not None
-        documents, _, which = distinct_in_order(self.document_of_row[reports.stored[1]])
+        documents, which = distinct_in_order(self.document_of_row[rows])
         words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
         ptr = offsets_of(np.diff(self.sequence_ptr)[documents])
-        rows = group_rows(which, len(documents))
-        items = Mapped(documents, self.item)
         batch = SequenceBatch(self.queries_of(documents), words, ptr)
-        return TranslatedQueries(*rows, items, batch, partial(_index_items, items, len(self.family_ptr) - 1))
-
-    def own_batch(self) -> SequenceBatch:
-        """Return all documents, with their sequences of word ids."""
-        return SequenceBatch(self.own_queries(), self.sequence.astype(np.int64), self.sequence_ptr)
+        return TranslatedQueries(*group_rows(which, len(documents)), Mapped(documents, self.item), batch)
 
     def encode_again(
         self, reports: Reports, encoded_before: TranslatedQueries | None, **settings: Any
     ) -> TranslatedQueries:
-        """Look up each distinct feature of the queries once; tokenize their texts only if `encoded_before` is None."""
-        if encoded_before is None:
+        """Look up each distinct feature of the queries once; encode them if that takes an index which nothing makes."""
+        if encoded_before is None or encoded_before.make_index is None:
             return self.encode(reports)
         rows = encoded_before.row_ptr, encoded_before.row_id
         return self._encoded(rows, encoded_before.items, encoded_before.query_index)
@@ -209,21 +202,16 @@ class NgramIndex(FeatureDocuments):
         return np.concatenate(ids)
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "NgramIndex":
-        """Index the n-grams of the texts."""
-        return build_ngrams(kind, texts, text_of_row, reports.scratch)
+    def build(cls, kind: str, corpus: Corpus) -> "NgramIndex":
+        """Index the n-grams of the texts.
 
-    @classmethod
-    def build_for_pairs(
-        cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
-    ) -> "NgramIndex":
-        """Build all, unless all metrics are BLEU or ROUGE-L of this representation.
-
-        Then build no posting lists, and the orders up to the greatest of the metrics.
+        If all readers are BLEU or ROUGE-L of this representation, there are no posting lists, and the orders up to the
+        greatest of these metrics.
         """
-        if not all(metric.representation == kind and metric.kernel in ("bleu", "rouge_l") for metric in metrics):
-            return cls.build(kind, reports, texts, text_of_row)
-        order = max(int(str(metric.options.get("order", 1))) for metric in metrics)
+        reports, texts, text_of_row, readers = corpus
+        if readers is None or not all(m.representation == kind and m.kernel in ("bleu", "rouge_l") for m in readers):
+            return build_ngrams(kind, texts, text_of_row, reports.scratch)
+        order = max(int(str(metric.options.get("order", 1))) for metric in readers)
         return build_ngrams(kind, texts, text_of_row, max_order=order, is_searched=False)
 
     def save(self, folder: Path) -> None:
@@ -253,13 +241,6 @@ class NgramIndex(FeatureDocuments):
             n_grams = n_features - len(repeats)
             check_ids(repeats, n_grams << 32)
         return opened
-
-
-def _index_items(sequences: Sequence[tuple[str, ...]], max_order: int) -> NgramIndex:
-    """Index token sequences of queries, with n-grams of up to `max_order` words; each is one document."""
-    words = sorted(set(chain.from_iterable(sequences)))
-    flat, ptr = flatten(sequences, {word: i for i, word in enumerate(words)})
-    return index_queries(words, flat.astype(np.int32), ptr, max_order)
 
 
 def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:

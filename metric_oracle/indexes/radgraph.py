@@ -25,7 +25,7 @@ import numpy as np
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
     Mapped,
@@ -153,25 +153,17 @@ class GraphIndex(FeatureDocuments):
         distinct = QueryFeatures(offsets_of(lengths), reorder(bounds, queries.id, example)[1], queries.sizes[example])
         return _translated(group_rows(which, len(example)), graphs, graph_of_row, example, distinct)
 
-    def encode_rows(self, reports: Reports, **settings: Any) -> TranslatedQueries:
-        """Return the documents of the rows as encoded queries; encode graphs that are not those of the index."""
-        attachment = reports.attached["radgraph"]
-        if reports.stored is None or attachment.stored_in != reports.stored[0]:
-            return self.encode(reports)
-        graphs, graph_of_row = self.graphs_of(reports)
-        documents, first, which = distinct_in_order(self.document_of_row[reports.stored[1]])
-        rows = group_rows(which, len(documents))
-        return _translated(rows, graphs, graph_of_row, first, self.queries_of(documents))
-
-    def own_batch(self) -> SetBatch:
-        """Return all documents."""
-        return SetBatch(self.own_queries())
+    def own(self, rows: np.ndarray) -> TranslatedQueries:
+        """Return the documents of the rows as encoded queries, without packing the features of their graphs."""
+        documents, which = distinct_in_order(self.document_of_row[rows])
+        batch = SetBatch(self.queries_of(documents))
+        return TranslatedQueries(*group_rows(which, len(documents)), Mapped(documents, self.item), batch)
 
     def encode_again(
         self, reports: Reports, encoded_before: TranslatedQueries | None, **settings: Any
     ) -> TranslatedQueries:
-        """Look up each distinct feature of the queries once; encode them if `encoded_before` is None."""
-        if encoded_before is None:
+        """Look up each distinct feature of the queries once; encode them if that takes an index which nothing makes."""
+        if encoded_before is None or encoded_before.make_index is None:
             return self.encode(reports)
         query_index = encoded_before.query_index
         example = query_index.row_id[query_index.row_ptr[:-1]]
@@ -222,19 +214,16 @@ class GraphIndex(FeatureDocuments):
         return graphs
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "GraphIndex":
-        """Index the graphs of the reports, without their texts."""
-        return build_graphs(*reports.attached[kind].both)
+    def build(cls, kind: str, corpus: Corpus) -> "GraphIndex":
+        """Index the graphs of the reports, without their texts.
 
-    @classmethod
-    def build_for_pairs(
-        cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray, metrics: Sequence[Metric]
-    ) -> "GraphIndex":
-        """Build the families of the metrics alone, without posting lists, if all metrics compare graphs; else all."""
-        if not all(metric.representation == kind and metric.kernel == "radgraph" for metric in metrics):
-            return cls.build(kind, reports, texts, text_of_row)
-        families = {int(str(metric.options[name])) for metric in metrics for name in ("family_a", "family_b")}
-        return build_graphs(*reports.attached[kind].both, families=families, is_searched=False)
+        If all readers compare graphs, there are no posting lists, and the families of these metrics alone.
+        """
+        graphs, readers = corpus.reports.attached[kind].both, corpus.readers
+        if readers is None or not all(m.representation == kind and m.kernel == "radgraph" for m in readers):
+            return build_graphs(*graphs)
+        families = {int(str(metric.options[name])) for metric in readers for name in ("family_a", "family_b")}
+        return build_graphs(*graphs, families=families, is_searched=False)
 
     def counts(self) -> dict[str, Any]:
         """Return the number of relations left out, and the label schema."""

@@ -7,7 +7,7 @@ nothing.
 """
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,7 +18,7 @@ import numpy as np
 
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
@@ -49,13 +49,13 @@ class SentenceDocuments(Documents):
     derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow",)
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "SentenceDocuments":
+    def build(cls, kind: str, corpus: Corpus) -> "SentenceDocuments":
         """Index the sentence vectors of the reports, without their texts.
 
         Raise InputError if vectors have more components, or a report has more sentences, than the proof of the bounds
         allows.
         """
-        vectors, ptr, set_of_row = _distinct_sets(reports.attached[kind], 1)
+        vectors, ptr, set_of_row = _distinct_sets(corpus.reports.attached[kind], 1)
         longest = int(np.diff(ptr).max(initial=0))
         if vectors.shape[1] > WIDEST or longest > LONGEST:
             raise InputError(
@@ -82,6 +82,10 @@ class SentenceDocuments(Documents):
             )
         vectors, ptr, which = _distinct_sets(attachment, corpus_width)
         return SentenceDocuments(vectors, ptr, *group_rows(which, len(ptr) - 1))
+
+    def encode_again(self, reports: Reports, encoded_before: Any, **settings: Any) -> "SentenceDocuments":
+        """Encode the queries anew: if they have no sentences, their vectors have the width of this index."""
+        return self.encode(reports)
 
     def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus | TokenBatch:
         """Return the arrays that the kernels read, in the width of the queries if the index has no sentences."""

@@ -2,7 +2,7 @@
 
 import mmap
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.ngrams import Span, lowered_with_places
 from metric_oracle.indexes.store import read_arrays, write_arrays
@@ -99,17 +99,17 @@ class KeywordDocuments(Documents):
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
     row_id: np.ndarray  # int64[...], rows, ascending within a document
     derived_files: ClassVar[tuple[str, ...]] = ("masks.arrow",)
-    encodes_by_corpus: ClassVar[bool] = False
 
     @classmethod
-    def build(cls, kind: str, reports: Reports, texts: Sequence[str], text_of_row: np.ndarray) -> "KeywordDocuments":
+    def build(cls, kind: str, corpus: Corpus) -> "KeywordDocuments":
         """Index the keywords of the texts."""
-        masks, which = np.unique(np.fromiter(map(mask_of, texts), np.uint64, len(texts)), return_inverse=True)
-        return cls(masks, *group_rows(which.reshape(-1)[text_of_row], len(masks)))
+        bits = np.fromiter(map(mask_of, corpus.texts), np.uint64, len(corpus.texts))
+        masks, which = np.unique(bits, return_inverse=True)
+        return cls(masks, *group_rows(which.reshape(-1)[corpus.text_of_row], len(masks)))
 
     def encode(self, reports: Reports) -> "KeywordDocuments":
         """Return the distinct sets of keywords of the queries."""
-        return self.build("temporal", reports, reports.texts, np.arange(len(reports.texts)))
+        return self.build("temporal", Corpus(reports, reports.texts, np.arange(len(reports.texts))))
 
     def arrays(self, metric: Metric, queries: Documents) -> Masks:
         """Return the arrays that the kernels read, for any metric and queries."""

@@ -51,10 +51,6 @@ class TokenQueries(Documents):
         """Return the arrays that the kernels read, for any metric."""
         return self.batch
 
-    def portable(self) -> "TokenQueries":
-        """Return these queries."""
-        return self
-
     def item(self, q: int) -> TokenItem:
         """Return a distinct query, by its number, with the weights of its tokens and the baseline."""
         tokens = slice(self.tokens.ptr[q], self.tokens.ptr[q + 1])

@@ -27,7 +27,7 @@ def in_order_of_use(of_row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     `of_row` has the value of each row, such as the number of its vector in a source, and -1 for a row without one. The
     second array, int64[N], has the place of each row's value in the first, or -1.
     """
-    used, _, place = distinct_in_order(of_row[of_row >= 0])
+    used, place = distinct_in_order(of_row[of_row >= 0])
     used_of_row = np.full(len(of_row), -1, np.int64)
     used_of_row[of_row >= 0] = place
     return used, used_of_row

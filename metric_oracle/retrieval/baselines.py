@@ -33,6 +33,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.findings.results import Results
+from metric_oracle.indexes.contract import Corpus
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.reading import Queries, loaded
@@ -152,7 +153,11 @@ def nearest_rows(
             widths[1],
             "Encode both with one model.",
         )
-    space = REPRESENTATIONS["chexbert"].load_class().build("chexbert", _of_vectors(corpus_vectors, of_row), (), of_row)
+    space = (
+        REPRESENTATIONS["chexbert"]
+        .load_class()
+        .build("chexbert", Corpus(_of_vectors(corpus_vectors, of_row), (), of_row))
+    )
     encoded = space.encode(_of_vectors(query_vectors, of_query))
     rows = _nearest_rows(space, encoded)[encoded.document_of_row]
     chosen_by = {"corpus": _digest(corpus_vectors, of_row), "query": _digest(query_vectors, of_query)}

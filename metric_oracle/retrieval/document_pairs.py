@@ -55,7 +55,7 @@ class Pairs:
             encoded = (
                 representation.encode_again(queries, found[0][2], **settings)
                 if found
-                else encode_for(shard, representation, queries, settings)
+                else encode_for(shard, record, representation, queries, settings)
             )
             found.append((shard, representation, encoded))
         columns = np.stack([encoded.document_of_row for *_, encoded in found], axis=1)
@@ -214,14 +214,20 @@ def scorable_rows(index: Index, record: Metric) -> np.ndarray:
     return np.sort(np.concatenate([part.row_id + shard.first_row for shard, part in compared(index, record)]))
 
 
-def encode_for(shard: Index, representation: Documents, queries: Reports, settings: Mapping[str, Any]) -> Any:
+def encode_for(
+    shard: Index, record: Metric, representation: Documents, queries: Reports, settings: Mapping[str, Any]
+) -> Any:
     """Return the queries encoded for a shard.
 
-    Queries that are all rows of this shard are taken from what the shard stores of these rows; others are encoded from
-    their texts and sources.
+    Queries that are all rows of this shard, with its sources, are taken from what the shard stores of these rows;
+    others are encoded from their texts and sources.
     """
-    if queries.stored is not None and queries.stored[0] == shard.checksum:
-        rows, document_of_row = queries.stored[1], representation.document_of_row
+    checksum, rows = queries.stored or ("", np.arange(0))
+    sources = [queries.attached[kind] for kind in record.representations if kind in queries.attached]
+    if checksum == shard.checksum and all(attachment.stored_in == checksum for attachment in sources):
+        document_of_row = representation.document_of_row
         if rows.max(initial=-1) < len(document_of_row) and (document_of_row[rows] >= 0).all():
-            return representation.encode_rows(queries, **settings)
+            own = representation.own(rows)
+            if own is not None:
+                return own
     return representation.encode(queries, **settings)

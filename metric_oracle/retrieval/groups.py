@@ -119,27 +119,22 @@ def _scores(
     places = places_of(references, kind)
     complete = np.flatnonzero(places >= 0) if places is not None else np.arange(0)
     _check_complete(record, references, candidates, complete, document)
-    batch = None if row is None else representation.own_batch()
     # A blank report without a graph has no entity, and shares none.
     out = np.zeros(int(np.sum(sizes[0] * sizes[1])))
     if not len(complete) or not len(representation.row_id):
         return out
-    if batch is not None and row is not None:
-        # The references are documents of the index.
-        encoded: Any = None
-        which = document[row[complete]]
-    else:
+    encoded = None if row is None else representation.own(row[complete])
+    is_half = record.is_symmetric and encoded is not None and references.ids is candidates.ids
+    if encoded is None:
         truth = references if len(complete) == len(references.ids) else references.take(complete)
         check_queries(truth, record, index)
         settings = {name: value for name, value in options.settings.items() if name in record.settings}
         if REPRESENTATIONS[kind].is_encoded:
             settings["wordless"] = True
         encoded = representation.encode(truth, **settings)
-        batch, which = encoded.arrays(record, encoded), encoded.document_of_row
-    is_half = record.is_symmetric and encoded is None and references.ids is candidates.ids
-    cells = _cells(sizes, complete, which, document, is_half)
-    corpus = read_only(representation.arrays(record, encoded))
-    _score_cells(cells, corpus, read_only(batch), load_kernel(record, "cpu"), options.threads or n_threads(), out)
+    cells = _cells(sizes, complete, encoded.document_of_row, document, is_half)
+    corpus, batch = read_only((representation.arrays(record, encoded), encoded.arrays(record, encoded)))
+    _score_cells(cells, corpus, batch, load_kernel(record, "cpu"), options.threads or n_threads(), out)
     if is_half:
         from metric_oracle.kernels._groups import mirror_cells
 

@@ -86,7 +86,7 @@ def search(
             continue
         # What a model makes of the queries, and what else no shard changes, is made once.
         if encoded is None:
-            encoded = of_shard = encode_for(shard, representation, queries, options.settings)
+            encoded = of_shard = encode_for(shard, record, representation, queries, options.settings)
             if progress is not None:
                 progress(0)  # encoded, none answered
         else:

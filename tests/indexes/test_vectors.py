@@ -7,6 +7,7 @@ import pytest
 
 from metric_oracle.base.errors import BackendError
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.indexes.contract import Corpus
 from metric_oracle.indexes.embeddings import EmbeddingDocuments
 from metric_oracle.indexes.labels import LabelDocuments
 from metric_oracle.indexes.lists import group_rows
@@ -22,9 +23,8 @@ def index(tmp_path):
     vectors[10:20] = 4 * vectors[:10]  # other lengths, the same directions
     folder = tmp_path / "chexbert"
     folder.mkdir()
-    EmbeddingDocuments.build(
-        "chexbert", Reports([], [], attached={"chexbert": Attachment(vectors, np.arange(70))}), [], np.empty(0)
-    ).save(folder)
+    given = Reports([], [], attached={"chexbert": Attachment(vectors, np.arange(70))})
+    EmbeddingDocuments.build("chexbert", Corpus(given, [], np.empty(0))).save(folder)
     return EmbeddingDocuments.load("chexbert", {path.name: map_file(path) for path in folder.iterdir()})
 
 
@@ -98,7 +98,7 @@ def test_rows_ascend_within_a_unit():
 def test_embeddings_are_numbered_by_rows_and_unused_ones_left_out():
     vectors = np.array([[9, 9], [0, 2], [4, 0], [0, 1], [1, 1]], np.float32)
     given = Reports([], [], attached={"embedding": Attachment(vectors, np.array([3, -1, 4, 1, 2]))})
-    index = EmbeddingDocuments.build("embedding", given, [], np.empty(0))
+    index = EmbeddingDocuments.build("embedding", Corpus(given, [], np.empty(0)))
     np.testing.assert_allclose(index.vectors, [[0, 1], [0.5**0.5] * 2, [1, 0]], rtol=1e-7)
     assert index.document_of_row.tolist() == [0, -1, 1, 0, 2]
     assert [index.row_id[a:b].tolist() for a, b in zip(index.row_ptr, index.row_ptr[1:], strict=False)] == [
@@ -112,7 +112,9 @@ def test_unit_vectors_of_a_prepared_set_keep_their_bits():
     vectors = unit_vectors(np.random.default_rng(1).standard_normal((3000, 8)).astype(np.float32))
     assert (unit_vectors(vectors) != vectors).any()
     given = Reports([], [], attached={"embedding": Attachment(vectors, np.arange(3000), are_unit=True)})
-    np.testing.assert_array_equal(EmbeddingDocuments.build("embedding", given, [], np.empty(0)).vectors, vectors)
+    np.testing.assert_array_equal(
+        EmbeddingDocuments.build("embedding", Corpus(given, [], np.empty(0))).vectors, vectors
+    )
 
 
 def test_faiss_over_the_vectors(index, monkeypatch):
@@ -125,7 +127,9 @@ def test_faiss_over_the_vectors(index, monkeypatch):
     classes = np.array([[1] * 9 + [0] * 5, [0] * 14, [1] + [0] * 13], np.uint8)
     given = Reports([], [], attached={"labels": Attachment(classes, np.arange(3), {"uncertain": "blank"})})
     products, documents = (
-        LabelDocuments.build("labels", given, [], np.empty(0)).faiss().search(np.eye(14, dtype=np.float32)[:1], 3)
+        LabelDocuments.build("labels", Corpus(given, [], np.empty(0)))
+        .faiss()
+        .search(np.eye(14, dtype=np.float32)[:1], 3)
     )
     assert documents[0].tolist() == [2, 0, 1]
     np.testing.assert_allclose(products[0], [1, 1 / 3, 0], atol=1e-6)

@@ -7,6 +7,7 @@ import pytest
 
 from metric_oracle.base.errors import ExactnessError, InputError
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.indexes.contract import Corpus
 from metric_oracle.indexes.embeddings import EmbeddingDocuments
 from metric_oracle.indexes.labels import LabelDocuments
 from metric_oracle.indexes.store import map_file
@@ -53,7 +54,7 @@ def inputs(vectors: np.ndarray, of_row: np.ndarray | None = None, kind: str = "c
 def stored(given: Reports, folder, kind: str = "chexbert") -> EmbeddingDocuments:
     """Return the index of vectors, saved and opened."""
     (folder / kind).mkdir()
-    EmbeddingDocuments.build(kind, given, [], np.empty(0)).save(folder / kind)
+    EmbeddingDocuments.build(kind, Corpus(given, [], np.empty(0))).save(folder / kind)
     return EmbeddingDocuments.load(kind, {path.name: map_file(path) for path in (folder / kind).iterdir()})
 
 
@@ -246,7 +247,7 @@ def test_vectors_too_wide_for_the_bounds():
         r"got 65537\. Reduce their width"
     )
     with pytest.raises(InputError, match=rule):
-        EmbeddingDocuments.build("chexbert", inputs(wide), [], np.empty(0))
+        EmbeddingDocuments.build("chexbert", Corpus(inputs(wide), [], np.empty(0)))
 
 
 # ---- broken bounds ---------------------------------------------------------------------------------------------------
@@ -371,7 +372,7 @@ def labels(classes, uncertain: str) -> Reports:
 def test_what_the_four_classes_count_as(uncertain, values):
     classes = np.zeros((4, 14), np.uint8)
     classes[:, 0], classes[:, 13] = (0, 1, 2, 3), 1  # blank, positive, negative, uncertain; one that differs from all
-    index = LabelDocuments.build("labels", labels(classes, uncertain), [], np.empty(0))
+    index = LabelDocuments.build("labels", Corpus(labels(classes, uncertain), [], np.empty(0)))
     assert index.vectors[index.document_of_row][:, 0].tolist() == values
     assert index.vectors[index.document_of_row][:, 13].tolist() == [1, 1, 1, 1]
     assert len(index.vectors) == 3
@@ -384,7 +385,7 @@ def test_equal_cosines_of_labels_are_equal_numbers():
     corpus[0, :9], corpus[1, 0], corpus[2, :9], corpus[3, 0] = 1, 1, 2, 2  # 3 / sqrt(27) = 1 / sqrt(3), and negative
     query = np.zeros((2, 14), np.uint8)
     query[0, :3] = 1
-    index = LabelDocuments.build("labels", labels(corpus, "blank"), [], np.empty(0))
+    index = LabelDocuments.build("labels", Corpus(labels(corpus, "blank"), [], np.empty(0)))
     encoded = index.encode(labels(query, "blank"))
     backend = labels_cpu.Backend()
     given, batch = arrays_of(METRICS["chexbert:labels"], index, encoded)

@@ -1,7 +1,6 @@
 """Rows of an index as its queries: the documents of the index, instead of texts and graphs that are looked up again."""
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ def index(texts, tmp_path_factory):
 @pytest.mark.parametrize("chosen", [[], [7, 3, 7, 0, *range(80, 20, -1)]])
 def test_rows_are_encoded_as_their_reports_are(index, kind, chosen):
     part, queries = index.part(kind), prepared_reports(index).take(np.array(chosen, np.int64))
-    usual, own = part.encode(replace(queries, stored=None)), part.encode_rows(queries)
+    usual, own = part.encode(queries), part.own(queries.stored[1])
     assert np.array_equal(own.document_of_row, usual.document_of_row)
     pairs = list(zip(own.batch.queries, usual.batch.queries, strict=True))
     if "radgraph" not in kind:

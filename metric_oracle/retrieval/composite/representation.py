@@ -1,7 +1,7 @@
 """Representation of a composite: the representations of its terms, joined row by row. It has no files of its own."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -101,11 +101,10 @@ class CompositeIndex(Documents):
             {name: part.encode(reports, **_of_part(name, settings)) for name, part in self.parts.items()}
         )
 
-    def encode_rows(self, reports: Reports, **settings: Any) -> "CompositeQueries":
-        """Return queries that are rows of this index encoded for each representation, with the settings that it has."""
-        return self._joined(
-            {name: part.encode_rows(reports, **_of_part(name, settings)) for name, part in self.parts.items()}
-        )
+    def own(self, rows: np.ndarray) -> "CompositeQueries | None":
+        """Return rows of this index as queries, None if the reports have to be encoded for a representation."""
+        parts = {name: part.own(rows) for name, part in self.parts.items()}
+        return None if any(part is None for part in parts.values()) else self._joined(parts)
 
     def encode_again(self, reports: Reports, encoded_before: "CompositeQueries", **settings: Any) -> "CompositeQueries":
         """Return queries that another shard has encoded, `encoded_before`, encoded for each representation of this one.
@@ -163,11 +162,6 @@ class CompositeQueries(Documents):
         metrics = {t.metric.representation: t.metric for t in metric.terms.values()}
         parts = {name: part.arrays(metrics[name], part) for name, part in self.parts.items()}
         return CompositeBatch(parts, self.place)
-
-    def portable(self) -> "CompositeQueries | None":
-        """Return the output of models for the parts, None if no model ran; see `Documents.portable`."""
-        parts = {name: part.portable() for name, part in self.parts.items()}
-        return replace(self, parts=parts) if any(part is not None for part in parts.values()) else None
 
     def item(self, q: int) -> dict[str, Any]:
         """Return the documents for the plain scorers of the terms, keyed by representation."""
