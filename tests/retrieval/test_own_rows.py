@@ -7,7 +7,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.indexes.prepared import prepared_reports
-from support.sources import graphs
+from support.sources import graphs, label_sets
 
 N = 90
 
@@ -24,18 +24,18 @@ def words(rng: random.Random) -> str:
 
 @pytest.fixture(scope="module")
 def index(texts, tmp_path_factory):
-    reports = mo.reports(texts, radgraph=graphs(texts))
-    return mo.build_index(reports, tmp_path_factory.mktemp("own") / "I", metrics="bleu,rouge-l,radgraph")
+    reports = mo.reports(texts, radgraph=graphs(texts), srr_labels=label_sets)
+    return mo.build_index(reports, tmp_path_factory.mktemp("own") / "I", metrics="bleu,rouge-l,radgraph,srr-bert")
 
 
-@pytest.mark.parametrize("kind", ["words", "ngrams", "radgraph", "radgraph_lower"])
+@pytest.mark.parametrize("kind", ["words", "ngrams", "radgraph", "radgraph_lower", "srr_sets"])
 @pytest.mark.parametrize("chosen", [[], [7, 3, 7, 0, *range(80, 20, -1)]])
 def test_rows_are_encoded_as_their_reports_are(index, kind, chosen):
     part, queries = index.part(kind), prepared_reports(index).take(np.array(chosen, np.int64))
     usual, own = part.encode(queries), part.own(queries.stored[1])
     assert np.array_equal(own.document_of_row, usual.document_of_row)
     pairs = list(zip(own.batch.queries, usual.batch.queries, strict=True))
-    if "radgraph" not in kind:
+    if kind in ("words", "ngrams"):
         pairs += list(zip(*(side.arrays(None, side) for side in (own, usual)), strict=True))[1:]
     assert [(one.dtype, one.tolist()) for one, _ in pairs] == [(other.dtype, other.tolist()) for _, other in pairs]
     n = len(usual.batch.queries.sizes)
