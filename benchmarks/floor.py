@@ -152,8 +152,8 @@ def work_of(index: Index, queries: Reports, metric: str, stages: Mapping[str, fl
         if metric == "chexbert":
             return _codes(representation, len(encoded.vectors), stages)
         if metric == "bertscore":
-            return _cascade(representation, np.diff(encoded.tokens.ptr), stages)
-        lengths = np.diff(encoded.parts["bertscore"].tokens.ptr)[encoded.place["bertscore"]]
+            return _cascade(representation, np.diff(encoded.ptr), stages)
+        lengths = np.diff(encoded.parts["bertscore"].ptr)[encoded.place["bertscore"]]
         graphs, vectors = (encoded.parts[part] for part in ("radgraph", "chexbert"))
         return [
             *_cascade(representation.parts["bertscore"], lengths, stages),

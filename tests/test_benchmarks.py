@@ -791,11 +791,11 @@ def test_cascade_of_the_floor(state_rows, data):
     stages = {"cells": 0.5, "codes": 0.25, "float32": 0.15, "scored": 0.1}
     look_ups, codes, products = floor.work_of(held.index, held.queries, "bertscore", stages)
     n_tokens, width = representation.states.shape
-    n_queries, pairs = len(encoded.tokens.ptr) - 1, len(encoded.tokens.ids) * n_tokens
+    n_queries, pairs = len(encoded.ptr) - 1, len(encoded.ids) * n_tokens
     assert look_ups == floor.Work("look-ups", read=3.0 * n_tokens, adds=n_queries * n_tokens)
     first = sum(
         n * min(m, 12 if n <= 32 else 6)
-        for n in np.diff(encoded.tokens.ptr).tolist()
+        for n in np.diff(encoded.ptr).tolist()
         for m in np.diff(representation.ptr).tolist()
     )
     expected = 2 * representation.codes.shape[1] * (first * 0.25 + pairs * 0.25) / 4

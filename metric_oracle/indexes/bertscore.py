@@ -3,11 +3,12 @@
 A token state is the hidden state of a transformer at one token. For cells and codes see `kernels.bertscore`.
 """
 
+import hashlib
 import json
 import mmap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,15 +19,15 @@ from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.errors import BackendError, InputError, option
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import shown_names
-from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, write_states
+from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, states_digest, write_states
 from metric_oracle.indexes import idf as idf_weights
 from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
-from metric_oracle.indexes.token_queries import TokenItem, TokenQueries, digest_of
+from metric_oracle.indexes.tokens import TokenDocuments
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
-from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, in_order, n_cells, screen
-from metric_oracle.kernels.bertscore.query import TokenCorpus
+from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, n_cells, screen
+from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
 from metric_oracle.records import Metric
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.token_states import OpenedEncoder
@@ -36,38 +37,43 @@ BOUND_BYTES = CODE + 29  # bytes per token of its cell, radius, code, terms, pla
 
 
 @dataclass(frozen=True)
-class TokenStateIndex(Documents):
-    """Token states of the distinct token sequences of a corpus, longest first."""
+class TokenItem:
+    """One report for the plain scorer."""
 
-    # float16 or float32[T, d], vectors of length 1 up to rounding; scores are those of the stored numbers.
-    states: np.ndarray
+    states: np.ndarray  # float32[n, d], token states
+    ids: np.ndarray  # int32[n], token ids
+    # What follows is None of a document of the corpus: as a candidate it has the weights of the reference.
+    weights: np.ndarray | None = None  # float64[n], weight of each token
+    weight_of_id: np.ndarray | None = None  # float64[ids], weight of each token id
+    baseline: tuple[float, float, float] | None = None  # (precision, recall, f1) that scores are relative to, if any
+
+
+@dataclass(frozen=True)
+class StateDocuments(TokenDocuments):
+    """Token states of distinct token sequences, longest first."""
+
+    states: np.ndarray  # float16 or float32[T, d]; scores are those of the stored numbers
     ids: np.ndarray  # int32[T], token ids in the encoder's vocabulary
     ptr: np.ndarray  # int64[D + 1], offsets of the tokens of each document
-    frequency: np.ndarray  # int64[ids], number of corpus rows that have each token id, for idf "corpus"
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
-    row_id: np.ndarray  # int64[...], corpus rows, ascending within a document
-    # Data from which cosines are bounded, see `kernels.bertscore.query.TokenCorpus`.
-    centers: np.ndarray  # float32[M, d]
-    basis: np.ndarray  # float32[d, K]
-    direction: np.ndarray  # float32[d]
-    cell: np.ndarray  # uint16[T]
-    radius: np.ndarray  # uint8[T]
-    codes: np.ndarray  # uint8[T, K]
-    terms: np.ndarray  # float32[T, 5]
-    mean_along: np.ndarray  # float32[D]
-    mean_off: np.ndarray  # float32[D]
-    norm_error: np.ndarray  # float64[1], greatest |length - 1| of the stored states
-    description: dict[str, Any]  # the encoder's signature, its special ids, the baseline, and counts
+    row_id: np.ndarray  # int64[...], rows, ascending within a document
+    # What follows is of a corpus.
+    screens: dict[str, np.ndarray] | None = None  # see `TokenDocuments`
+    description: Any = None  # dict of the encoder's signature, its special ids, the baseline, and counts
+    frequency: Any = None  # int64[ids], number of corpus rows that have each token id, for idf "corpus"
     n_counted: int = 0  # number of rows over which `frequency` counts; 0 if they are those of this index
-    # uint16[T], place in its report of the token that each row of `cell`, `radius`, `codes` and `terms` describes. None
-    # in indexes of version 0.2, whose rows have the order of the reports.
-    order: np.ndarray | None = None
+    # What follows is of queries.
+    weights: Any = None  # float64[T], weight of each token
+    weight_of_id: Any = None  # float64[ids], weight of each token id of the corpus and of these queries
+    baseline: tuple[float, float, float] | None = None  # (precision, recall, f1) that scores are relative to, if any
+    # the option idf, whether scores are rescaled, how many queries were cut off, and what made the states
+    settings: dict[str, Any] = field(default_factory=dict)
     data_files: ClassVar[tuple[str, ...]] = ("states.arrow", "tokens.arrow")
     # The description names the folder of the encoder, so that equal data may have other descriptions.
     derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow", "description.arrow")
 
     @classmethod
-    def build(cls, kind: str, corpus: Corpus) -> "TokenStateIndex":
+    def build(cls, kind: str, corpus: Corpus) -> "StateDocuments":
         """Encode the texts, or take the states of a prepared set that the reports attach, if they serve.
 
         The folder `Reports.scratch` keeps what an interrupted build has encoded. The expected size of the work, and how
@@ -118,7 +124,7 @@ class TokenStateIndex(Documents):
         document_of_row: np.ndarray,
         description: dict[str, Any],
         block: int = BLOCK,
-    ) -> "TokenStateIndex":
+    ) -> "StateDocuments":
         """Index the states, float16 or float32[T, d], of distinct token sequences, longest first.
 
         `document_of_row` has the sequence of each row, -1 for none: int64[N]. `description` has all that the field of
@@ -139,19 +145,18 @@ class TokenStateIndex(Documents):
             "special_only": int(np.count_nonzero(words[document_of_row[document_of_row >= 0]] == 0)),
         }
         check_size(states.shape[1], int(np.diff(tokens.ptr).max(initial=0)))
-        bounds = screen(states, tokens.ptr, block, release=release)
-        arrays: dict[str, Any] = {"row_ptr": row_ptr, "row_id": row_id, **bounds}
-        return cls(states, tokens.ids, tokens.ptr, frequency, description=description, **arrays)
+        screens = screen(states, tokens.ptr, block, release=release)
+        return cls(states, tokens.ids, tokens.ptr, row_ptr, row_id, screens, description, frequency)
 
     @classmethod
     def _of_prepared(
         cls, prepared: Attachment, texts: Sequence[str], opened_encoder: OpenedEncoder | None
-    ) -> "TokenStateIndex":
+    ) -> "StateDocuments":
         """Index the states that `prepared` attaches; the result is the same as if the encoder ran again.
 
         `texts` are those of all reports. Without an encoder, dtype and baseline are those of the prepared set.
         """
-        stored: TokenStateIndex = prepared.values
+        stored: StateDocuments = prepared.values
         tokens, is_cut = stored.tokens_of(prepared)
         distinct, document_of_row = _distinct(tokens)
         storage = stored.states.dtype if opened_encoder is None else opened_encoder.storage
@@ -195,9 +200,11 @@ class TokenStateIndex(Documents):
         return self.description
 
     def item(self, document: int) -> TokenItem:
-        """Return a document as a `TokenItem`, without weights."""
+        """Return a document as a `TokenItem`; that of a query has weights and baseline."""
         tokens = slice(self.ptr[document], self.ptr[document + 1])
-        return TokenItem(self.states[tokens].astype(np.float32), self.ids[tokens])
+        weights = None if self.weights is None else self.weights[tokens]
+        states = self.states[tokens].astype(np.float32)
+        return TokenItem(states, self.ids[tokens], weights, self.weight_of_id, self.baseline)
 
     def key(self, document: int) -> bytes:
         """Return the token ids of a document as bytes."""
@@ -219,36 +226,12 @@ class TokenStateIndex(Documents):
         """The arrays that the kernels read, with the weights of idf "off"."""
         return self.weighted(self.weights_off(len(self.frequency)))
 
-    def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus:
-        """Return the arrays that the kernels read, with the token weights of these queries."""
-        assert isinstance(queries, TokenQueries)
-        return self._corpus_off if queries.recorded.get("idf") == "off" else self.weighted(queries.weight_of_id)
-
-    def weighted(self, weight_of_id: np.ndarray) -> TokenCorpus:
-        """Return the arrays that the kernels read; `weight_of_id` has the weight of each token id: float64[ids]."""
-        states = self.states.view(np.uint16) if self.states.dtype == np.float16 else self.states
-        weights = weight_of_id[self.ids].astype(np.float32)
-        document_weight = np.add.reduceat(weights, self.ptr[:-1], dtype=np.float64)
-        return TokenCorpus(
-            states,
-            self.ptr,
-            np.pad(in_order(weights, self.ptr, self.order), (0, 16)),
-            document_weight,
-            weight_of_id,
-            self.ids,
-            self.cell,
-            self.radius,
-            self.codes,
-            self.terms,
-            self.mean_along,
-            self.mean_off,
-            float(self.norm_error[0]),
-            self.row_ptr,
-            self.row_id,
-            self.centers,
-            self.basis,
-            self.direction,
-        )
+    def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus | TokenBatch:
+        """Return the arrays that the kernels read, with the token weights of the queries."""
+        assert isinstance(queries, StateDocuments)
+        if self.screens is None:
+            return TokenBatch(self.states, self.ptr, self.weights, self.baseline)
+        return self._corpus_off if queries.settings.get("idf") == "off" else self.weighted(queries.weight_of_id)
 
     def encode(
         self,
@@ -257,7 +240,7 @@ class TokenStateIndex(Documents):
         idf: str | Path | np.ndarray = "off",
         rescale: bool | None = None,
         wordless: bool = False,
-    ) -> "TokenQueries":
+    ) -> "StateDocuments":
         """Encode the queries' texts with the corpus's encoder, or take the states that a prepared set has of them.
 
         `idf` says how tokens are weighted. "off": 1, and 0 for special tokens. "tests" or "corpus":
@@ -270,51 +253,18 @@ class TokenStateIndex(Documents):
         BackendError for another encoder than the corpus's.
         """
         prepared = reports.attached.get("bertscore")
+        made_by: dict[str, Any] = {}
+        make: Callable[[Tokens], np.ndarray]
         if prepared is not None and prepared.values.serves(self.description["encoder"], self.states.dtype):
-            stored: TokenStateIndex = prepared.values
+            stored: StateDocuments = prepared.values
             tokens, _ = stored.tokens_of(prepared)
-            queries = self.queries(
-                tokens,
-                lambda distinct: stored.states_of(distinct, self.states.dtype),
-                reports.ids,
-                idf,
-                rescale,
-                wordless,
-            )
-            return replace(queries, recorded={**queries.recorded, "states_digest": digest_of(queries)})
-        encoder = self.open_encoder(reports)
-        tokens = encoder.tokenize(reports.texts)
-
-        def states_of(distinct: Tokens) -> np.ndarray:
-            """Return the states of token sequences, from the encoder or from what was kept of earlier calls."""
-            if reports.kept is None:
-                return encode(encoder, distinct, self.states.dtype)
-            return encode_once(encoder, distinct, self.states.dtype, reports.kept)
-
-        queries = self.queries(tokens, states_of, reports.ids, idf, rescale, wordless)
-        recorded = {"states_digest": digest_of(queries), "environment": encoder.environment}
-        return replace(queries, recorded={**queries.recorded, **recorded})
-
-    def encode_again(self, reports: Reports, encoded_before: "TokenQueries", **settings: Any) -> "TokenQueries":
-        """Return `encoded_before`, which is never None, with weights for all tokens of this shard; no encoder runs."""
-        n_ids = len(self.frequency)
-        if encoded_before.recorded["idf"] != "off" or n_ids <= len(encoded_before.weight_of_id):
-            return encoded_before
-        return replace(encoded_before, weight_of_id=self.weights_off(n_ids))
-
-    def queries(
-        self,
-        tokens: Tokens,
-        make_states: Callable[[Tokens], np.ndarray],
-        query_ids: Sequence[str],
-        idf: str | Path | np.ndarray = "off",
-        rescale: bool | None = None,
-        wordless: bool = False,
-    ) -> "TokenQueries":
-        """Return queries with these tokens, weighted as `encode` says.
-
-        `make_states` takes the distinct `Tokens` and returns their states. `query_ids` are for error messages.
-        """
+            make = partial(stored.states_of, storage=self.states.dtype)
+        else:
+            encoder = self.open_encoder(reports)
+            tokens, made_by = encoder.tokenize(reports.texts), {"environment": encoder.environment}
+            make = partial(encode, encoder, storage=self.states.dtype)
+            if reports.kept is not None:
+                make = partial(encode_once, encoder, storage=self.states.dtype, kept=reports.kept)
         baseline = self.description["baseline"]
         if baseline is None:
             step = f"Leave it out, or build the index with {option('rescale_table', 'FILE')}."
@@ -322,7 +272,7 @@ class TokenStateIndex(Documents):
             check_left_out({"rescale": rescale or None}, "where the encoder has no baseline", step, got=got)
         words = np.add.reduceat(~np.isin(tokens.ids, self.description["special_ids"]), tokens.ptr[:-1])
         if not wordless and not words.all():
-            lacking = [query_ids[i] for i in np.flatnonzero(words == 0).tolist()]
+            lacking = [reports.ids[i] for i in np.flatnonzero(words == 0).tolist()]
             raise InputError(
                 "queries",
                 "must have at least one ordinary token each for BERTScore",
@@ -337,23 +287,41 @@ class TokenStateIndex(Documents):
         weights = weight[distinct.ids]
         totals = np.add.reduceat(weights, distinct.ptr[:-1])[which]
         if not totals[words > 0].all():
-            lacking = [query_ids[i] for i in np.flatnonzero((totals == 0) & (words > 0)).tolist()]
+            lacking = [reports.ids[i] for i in np.flatnonzero((totals == 0) & (words > 0)).tolist()]
             raise InputError(
                 "idf",
                 "must give each query a token with a weight above 0",
                 f"{len(lacking)} without ({shown_names(lacking[:3])})",
                 f"Pass more queries, or {option('idf', 'corpus')}.",
             )
+        states = make(distinct)
+        # Another device or another version of a library makes other states. The digest does not depend on their order.
+        digests = sorted(states_digest(states[begin:end]) for begin, end in pairwise(distinct.ptr.tolist()))
         is_rescaled = baseline is not None and rescale is not False
-        return TokenQueries(
+        settings = {
+            "idf": idf_weights.name_of(idf),
+            "rescaled": is_rescaled,
+            "truncated_queries": tokens.n_truncated,
+            "states_digest": hashlib.sha256("".join(digests).encode()).hexdigest(),
+            **made_by,
+        }
+        return StateDocuments(
+            states,
+            distinct.ids,
+            distinct.ptr,
             *group_rows(which, len(distinct.ptr) - 1),
-            distinct,
-            make_states(distinct),
-            weights,
-            weight,
-            tuple(baseline) if is_rescaled else None,
-            {"idf": idf_weights.name_of(idf), "rescaled": is_rescaled, "truncated_queries": tokens.n_truncated},
+            weights=weights,
+            weight_of_id=weight,
+            baseline=tuple(baseline) if is_rescaled else None,
+            settings=settings,
         )
+
+    def encode_again(self, reports: Reports, encoded_before: "StateDocuments", **settings: Any) -> "StateDocuments":
+        """Return `encoded_before`, which is never None, with weights for all tokens of this shard; no encoder runs."""
+        n_ids = len(self.frequency)
+        if encoded_before.settings["idf"] != "off" or n_ids <= len(encoded_before.weight_of_id):
+            return encoded_before
+        return replace(encoded_before, weight_of_id=self.weights_off(n_ids))
 
     def _idf(self, idf: str | Path | np.ndarray, tokens: Tokens, distinct: Tokens) -> np.ndarray:
         """Return the weight of each token id, float64[ids], for an `idf` of `encode` other than "off".
@@ -409,24 +377,24 @@ class TokenStateIndex(Documents):
         meaning = {"special_ids": np.array(self.description["special_ids"], np.int64)}
         meaning["baseline"] = np.array(self.description["baseline"] or (), np.float64)
         write_arrays(folder / "tokens.arrow", {**{name: getattr(self, name) for name in _TOKEN_ARRAYS}, **meaning})
-        write_arrays(folder / "screen.arrow", {name: getattr(self, name) for name in _SCREEN_ARRAYS})
+        assert self.screens is not None
+        write_arrays(folder / "screen.arrow", {name: self.screens[name] for name in _SCREEN_ARRAYS})
         write_arrays(folder / "description.arrow", {"description": [json.dumps(self.description)]})
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "TokenStateIndex":
+    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "StateDocuments":
         """Open states, tokens, description and the data of the bounds."""
-        columns = {}
-        for name in ("states", "tokens", "screen", "description"):
-            columns.update(read_arrays(mapped_files[f"{name}.arrow"]))
+        screens = read_arrays(mapped_files["screen.arrow"])
+        columns = read_arrays(mapped_files["states.arrow"]) | read_arrays(mapped_files["tokens.arrow"])
         del columns["special_ids"], columns["baseline"]  # the description has them too
-        description = json.loads(columns.pop("description")[0])
+        description = json.loads(read_arrays(mapped_files["description.arrow"])["description"][0])
         check_size(columns["states"].shape[1], int(np.diff(columns["ptr"][:2]).max(initial=0)))
         check_offsets(columns["ptr"], columns["ids"])
         check_ids(columns["ids"], len(columns["frequency"]))
-        check_ids(columns["cell"], len(columns["centers"]))
-        if "order" in columns:
-            check_ids(columns["order"], int(np.diff(columns["ptr"]).max(initial=0)))
-        return cls(description=description, **columns)
+        check_ids(screens["cell"], len(screens["centers"]))
+        if "order" in screens:
+            check_ids(screens["order"], int(np.diff(columns["ptr"]).max(initial=0)))
+        return cls(screens=screens, description=description, **columns)
 
 
 _TOKEN_ARRAYS = ("ids", "ptr", "frequency", "row_ptr", "row_id")

@@ -255,8 +255,8 @@ class WeightedIndex(FeatureDocuments):
             # A query is scored with many candidates in turn: the cache keeps the weights of its n-grams.
             return words, lru_cache(2)(frequencies.weights_of)
 
-        recorded = {"weighted_by": {"texts": frequencies.texts}}
-        return TranslatedQueries(*rows, Mapped(items, weighted), batch, weight=corpus_weight, recorded=recorded)
+        settings = {"weighted_by": {"texts": frequencies.texts}}
+        return TranslatedQueries(*rows, Mapped(items, weighted), batch, weight=corpus_weight, settings=settings)
 
     def frequencies(self, in_queries: Frequencies) -> Frequencies:
         """Return the document frequencies from which weights are computed: here those in the queries."""

@@ -9,6 +9,7 @@ import mmap
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -45,6 +46,7 @@ class Documents:
     # Names of the files with what follows from the texts or the data files. Another machine may write other bytes.
     derived_files: ClassVar[tuple[str, ...]] = ()
     empty: ClassVar[Any] = None  # of a blank report without the source, for the plain scorer; None if it has no score
+    settings: Mapping[str, Any] = MappingProxyType({})  # of queries: what the signature records of their encoding
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
     row_id: np.ndarray  # int64[...], rows that have a document, ascending within a document
     # The function that encodes queries, given as Reports that have what the representation is made of; its keyword
@@ -55,11 +57,6 @@ class Documents:
     def document_of_row(self) -> np.ndarray:
         """The document of each row up to the last that has one, -1 for none: int64[...]."""
         return documents_of_rows(self.row_ptr, self.row_id)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the signature records of the encoding of queries, by name; by default there are no settings."""
-        return {}
 
     @classmethod
     def build(cls, kind: str, corpus: Corpus) -> Self:

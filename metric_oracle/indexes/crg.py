@@ -56,7 +56,7 @@ class PositiveDocuments(Documents):
         return replace(found, prevalence=prevalence)
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:  # type: ignore[override]
         """The prevalence, and the names of the labels that are counted."""
         return {"prevalence": self.prevalence, "counted": [LABELS[column] for column in _COUNTED]}
 

@@ -71,18 +71,13 @@ class TranslatedQueries(Documents):
     # of the corpus, and where queries are encoded anew for each shard of a set
     make_index: Callable[[], Any] | None = None
     weight: np.ndarray | None = None  # float64[V], weights that the queries give to the features of the corpus
-    recorded: dict[str, Any] = field(default_factory=dict)  # what the signature records
+    settings: dict[str, Any] = field(default_factory=dict)  # what the signature records
 
     @cached_property
     def query_index(self) -> Any:
         """What `make_index` returns, made once."""
         assert self.make_index is not None
         return self.make_index()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What `recorded` has."""
-        return self.recorded
 
     def arrays(self, metric: Metric, queries: Documents) -> Any:
         """Return the arrays that the kernels read, for any metric."""

@@ -21,9 +21,10 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
+from metric_oracle.indexes.tokens import TokenDocuments
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
-from metric_oracle.kernels.bertscore.codec import PER_TOKEN, in_order, screen
+from metric_oracle.kernels.bertscore.codec import PER_TOKEN, screen
 from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.records import Metric
@@ -34,19 +35,26 @@ COPIES = 2  # extra copies of the first vector of a set, with weight 0
 
 
 @dataclass(frozen=True)
-class SentenceDocuments(Documents):
+class SentenceDocuments(TokenDocuments):
     """Distinct sets of sentence vectors, largest first."""
 
     # float32[T, d], vectors of length 1 up to rounding; scores are those of the stored numbers. Within a set they are
     # sorted by their bytes, so that reports with the same sentences in another order are one set.
-    vectors: np.ndarray
+    states: np.ndarray
     ptr: np.ndarray  # int64[D + 1], offsets of the vectors of each set, including the copies
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each set
     row_id: np.ndarray  # int64[...], rows, ascending within a set
-    # of a corpus: data from which cosines are bounded, see `kernels.bertscore.codec.screen`
-    screens: dict[str, np.ndarray] | None = None
+    screens: dict[str, np.ndarray] | None = None  # of a corpus, see `TokenDocuments`
     data_files: ClassVar[tuple[str, ...]] = ("sentences.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ("screen.arrow",)
+
+    @cached_property
+    def ids(self) -> np.ndarray:  # type: ignore[override]
+        """1 for each vector of a sentence, and 0 for each copy: int32[T]; they are also the weights."""
+        ids = np.ones(int(self.ptr[-1]), np.int32)
+        for copy in range(1, COPIES + 1):
+            ids[self.ptr[1:] - copy] = 0
+        return ids
 
     @classmethod
     def build(cls, kind: str, corpus: Corpus) -> "SentenceDocuments":
@@ -72,7 +80,7 @@ class SentenceDocuments(Documents):
         Where either has no sentences, the width does not matter.
         """
         attachment = reports.attached["sentences"]
-        width, corpus_width = attachment.values.vectors.shape[1], self.vectors.shape[1]
+        width, corpus_width = attachment.values.vectors.shape[1], self.states.shape[1]
         if width != corpus_width and len(attachment.values.vectors) and self.counts()["sentences"]:
             raise InputError(
                 "sentence vectors",
@@ -90,36 +98,22 @@ class SentenceDocuments(Documents):
     def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus | TokenBatch:
         """Return the arrays that the kernels read, in the width of the queries if the index has no sentences."""
         if self.screens is None:
-            return TokenBatch(self.vectors, self.ptr, _weights(self.ptr).astype(np.float64), None)
+            return TokenBatch(self.states, self.ptr, self.ids.astype(np.float64), None)
         assert isinstance(queries, SentenceDocuments)
-        width = queries.vectors.shape[1]
-        if width != self.vectors.shape[1]:  # the index has no sentences: its vectors only stand for empty reports
-            vectors = _any_vectors(len(self.vectors), width)
-            return replace(self, vectors=vectors, screens=_screens(vectors, self.ptr))._corpus
+        width = queries.states.shape[1]
+        if width != self.states.shape[1]:  # the index has no sentences: its vectors only stand for empty reports
+            vectors = _any_vectors(len(self.states), width)
+            return replace(self, states=vectors, screens=_screens(vectors, self.ptr))._corpus
         return self._corpus
 
     @cached_property
     def _corpus(self) -> TokenCorpus:
         """The arrays of a corpus; their vectors are as wide as those of the index."""
-        assert self.screens is not None
-        ids = _weights(self.ptr)
-        screens: dict[str, Any] = {**self.screens, "norm_error": float(self.screens["norm_error"][0])}
-        order = screens.pop("order", None)  # indexes of version 0.2 have none
-        return TokenCorpus(
-            states=self.vectors,
-            ptr=self.ptr,
-            weights=np.pad(in_order(ids.astype(np.float32), self.ptr, order), (0, 16)),
-            document_weight=np.diff(self.ptr) - float(COPIES),
-            weight_of_id=np.array([0.0, 1.0]),
-            ids=ids,
-            row_ptr=self.row_ptr,
-            row_id=self.row_id,
-            **screens,
-        )
+        return self.weighted(np.array([0.0, 1.0]))
 
     def item(self, document: int) -> np.ndarray:
         """Return the vectors of a document without the copies, float32[n, d]."""
-        return self.vectors[self.ptr[document] : self.ptr[document + 1] - COPIES]
+        return self.states[self.ptr[document] : self.ptr[document + 1] - COPIES]
 
     def key(self, document: int) -> bytes:
         """Return the vectors of a document as bytes."""
@@ -127,11 +121,11 @@ class SentenceDocuments(Documents):
 
     def counts(self) -> dict[str, Any]:
         """Return the number of sentences of the distinct sets, and the width of their vectors."""
-        return {"sentences": len(self.vectors) - COPIES * (len(self.ptr) - 1), "width": self.vectors.shape[1]}
+        return {"sentences": len(self.states) - COPIES * (len(self.ptr) - 1), "width": self.states.shape[1]}
 
     def save(self, folder: Path) -> None:
         """Write the vectors and their rows, and the data of the bounds apart."""
-        arrays = {"vectors": self.vectors, "ptr": self.ptr, "row_ptr": self.row_ptr, "row_id": self.row_id}
+        arrays = {"vectors": self.states, "ptr": self.ptr, "row_ptr": self.row_ptr, "row_id": self.row_id}
         write_arrays(folder / "sentences.arrow", arrays)
         assert self.screens is not None
         write_arrays(folder / "screen.arrow", self.screens)
@@ -140,23 +134,16 @@ class SentenceDocuments(Documents):
     def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "SentenceDocuments":
         """Open the vectors, their rows and the data of the bounds."""
         arrays, screens = (read_arrays(mapped_files[name]) for name in (*cls.data_files, *cls.derived_files))
-        check_offsets(arrays["ptr"], arrays["vectors"])
+        vectors = arrays.pop("vectors")
+        check_offsets(arrays["ptr"], vectors)
         check_ids(screens["cell"], len(screens["centers"]))
-        return cls(**arrays, screens=screens)
+        return cls(vectors, **arrays, screens=screens)
 
     def table(self) -> SentenceTable:
         """Return the sets in the form of sentence vectors that a user gives, with the number of each as its id."""
         ids = [str(document) for document in range(len(self.ptr) - 1)]
         ptr = self.ptr - COPIES * np.arange(len(self.ptr))
-        return SentenceTable(ids, ptr, self.vectors[_weights(self.ptr) > 0])
-
-
-def _weights(ptr: np.ndarray) -> np.ndarray:
-    """Return 1 for each vector of a sentence and 0 for each copy, by the offsets of the sets: int32[T]."""
-    weights = np.ones(int(ptr[-1]), np.int32)
-    for copy in range(1, COPIES + 1):
-        weights[ptr[1:] - copy] = 0
-    return weights
+        return SentenceTable(ids, ptr, self.states[self.ids > 0])
 
 
 def _distinct_sets(attachment: Attachment, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.base.progress import Advance
-from metric_oracle.indexes.bertscore import TokenStateIndex
+from metric_oracle.indexes.bertscore import StateDocuments
 from metric_oracle.indexes.embeddings import EmbeddingDocuments
-from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Answers
@@ -153,7 +152,7 @@ def _scores(
     """
     if isinstance(representation, CompositeIndex):
         return _composites(record, representation, encoded, chosen, tell)
-    if isinstance(representation, TokenStateIndex):
+    if isinstance(representation, StateDocuments):
         return _bertscores(record, representation, encoded, chosen, tell)
     if isinstance(representation, EmbeddingDocuments):
         return _cosines(representation, encoded, chosen, tell)
@@ -208,7 +207,7 @@ def _cosines(
 
 
 def _bertscores(
-    record: Metric, index: TokenStateIndex, encoded: TokenQueries, chosen: Sequence[int], tell: Advance
+    record: Metric, index: StateDocuments, encoded: StateDocuments, chosen: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
     """Return the BERTScore of the queries `chosen` with all documents, float64[n, D], and a bound of its error.
 
@@ -217,7 +216,8 @@ def _bertscores(
     are uncertain, F1 may be near its pole; the plain scorer scores these pairs.
     """
     part = int(record.options["part"])  # type: ignore[call-overload]
-    score, batch = load_reference(record), encoded.arrays(record, encoded)
+    batch: Any = encoded.arrays(record, encoded)
+    score = load_reference(record)
     counts = [len(batch.states_of(q)) for q in chosen]
     directions = _directions(np.concatenate([batch.states_of(q) for q in chosen]))
     stops = np.cumsum(counts)

@@ -98,7 +98,7 @@ class Pairs:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings of the encoded queries, which a signature records."""
-        return self.parts[0].encoded.settings
+        return dict(self.parts[0].encoded.settings)
 
     def _place(self, document: int) -> tuple[Part, int]:
         """Return the part that has a document, and the document's number in it."""
@@ -222,10 +222,9 @@ def encode_for(
     Queries that are all rows of this shard, with its sources, are taken from what the shard stores of these rows;
     others are encoded from their texts and sources.
     """
-    checksum, rows = queries.stored or ("", np.arange(0))
     sources = [queries.attached[kind] for kind in record.representations if kind in queries.attached]
-    if checksum == shard.checksum and all(attachment.stored_in == checksum for attachment in sources):
-        document_of_row = representation.document_of_row
+    if queries.stored is not None and {queries.stored[0], *(s.stored_in for s in sources)} == {shard.checksum}:
+        rows, document_of_row = queries.stored[1], representation.document_of_row
         if rows.max(initial=-1) < len(document_of_row) and (document_of_row[rows] >= 0).all():
             own = representation.own(rows)
             if own is not None:

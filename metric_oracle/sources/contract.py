@@ -27,7 +27,7 @@ def ignore(*values: Any) -> None:
 class Attachment:
     """The values of a source, and for each report the index of its value."""
 
-    # GraphTable, EntityTable, SentenceTable, TokenStateIndex, vectors float32[n, d], or labels uint8[n, L]: of CheXbert
+    # GraphTable, EntityTable, SentenceTable, StateDocuments, vectors float32[n, d], or labels uint8[n, L]: of CheXbert
     # 0 blank, 1 positive, 2 negative, 3 uncertain; of a set, 1 for the labels in it. They need not be distinct.
     values: Any
     of_row: np.ndarray  # int64[N], index in `values` of each report's value, -1 for none

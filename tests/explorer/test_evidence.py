@@ -15,10 +15,10 @@ from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS
 from metric_oracle.explorer import evidence, opposites
 from metric_oracle.explorer.case import phrases
 from metric_oracle.explorer.evidence import LACKING, PARTLY, WHOLE, Evidence, Segment, cut
+from metric_oracle.indexes.bertscore import TokenItem
 from metric_oracle.indexes.ngrams import TOKENIZERS, tokenize_bleu, tokenize_rouge
 from metric_oracle.indexes.radgraph import Graph
 from metric_oracle.indexes.temporal import KEYWORDS, mask_of
-from metric_oracle.indexes.token_queries import TokenItem
 from metric_oracle.kernels.bertscore import reference as plain_bertscore
 from metric_oracle.kernels.bleu.reference import score as plain_bleu
 from metric_oracle.kernels.bleu.score import bleu

@@ -21,7 +21,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import encode, write_states
 from metric_oracle.indexes import bertscore
 from metric_oracle.indexes import build as index_module
-from metric_oracle.indexes.bertscore import TokenStateIndex
+from metric_oracle.indexes.bertscore import StateDocuments
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.indexes.store import map_file
 from metric_oracle.kernels.bertscore.reference import score
@@ -77,7 +77,7 @@ def everything(folder):
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def opened(index) -> TokenStateIndex:
+def opened(index) -> StateDocuments:
     return index.representation(get_metric("bertscore"))
 
 
@@ -115,10 +115,11 @@ def test_save_and_load(built, tmp_path):
     index = opened(built)
     (tmp_path / "b").mkdir()
     index.save(tmp_path / "b")
-    again = TokenStateIndex.load("bertscore", {path.name: map_file(path) for path in (tmp_path / "b").iterdir()})
+    again = StateDocuments.load("bertscore", {path.name: map_file(path) for path in (tmp_path / "b").iterdir()})
     assert again.description == index.description
-    for name in TokenStateIndex.__dataclass_fields__:
-        one, two = getattr(index, name), getattr(again, name)
+    assert index.screens.keys() == again.screens.keys()
+    pairs = [(getattr(index, name), getattr(again, name)) for name in StateDocuments.__dataclass_fields__]
+    for one, two in [*pairs, *((index.screens[name], again.screens[name]) for name in index.screens)]:
         assert type(one) is type(two)
         if isinstance(one, np.ndarray):
             assert (one.dtype, one.shape, one.tobytes()) == (two.dtype, two.shape, two.tobytes())
@@ -408,7 +409,7 @@ def test_idf(built, fake_encoder, idf):
     assert expected[0] == expected[1] == 0.0
     assert encoder.tokenize(["nowhere"]).ids[1] not in opened(built).ids
     encoded = opened(built).encode(queries(*asked), idf=idf)
-    assert encoded.weights.tolist() == pytest.approx([expected[i] for i in encoded.tokens.ids.tolist()], rel=1e-15)
+    assert encoded.weights.tolist() == pytest.approx([expected[i] for i in encoded.ids.tolist()], rel=1e-15)
     of_id = dict(enumerate(encoded.weight_of_id.tolist()))
     assert of_id == pytest.approx({i: expected[i] for i in of_id}, rel=1e-15)
     rarest = math.log(len(asked if idf == "tests" else TEXTS) + 1)
@@ -455,7 +456,7 @@ def test_idf_of_a_file(built, fake_encoder, tmp_path):
     encoded = opened(built).encode(queries(*asked), idf=path)
     most = max(weights.values())
     expected = {0: 0.0, 1: 0.0, **weights}
-    assert encoded.weights.tolist() == [expected.get(i, most) for i in encoded.tokens.ids.tolist()]
+    assert encoded.weights.tolist() == [expected.get(i, most) for i in encoded.ids.tolist()]
     check_answers(built, asked, path)
     path.write_text("idf,token_id\n0,0\n0,1\n1.5,999\n")  # ids that nothing has; the others weigh the most
     encoded = opened(built).encode(queries(*asked), idf=str(path))

@@ -19,13 +19,12 @@ from hypothesis import strategies as st
 
 from metric_oracle.base.errors import ExactnessError
 from metric_oracle.encoders.token_states import Tokens
-from metric_oracle.indexes.bertscore import TokenStateIndex
-from metric_oracle.indexes.token_queries import TokenItem, TokenQueries
+from metric_oracle.indexes.bertscore import StateDocuments, TokenItem
 from metric_oracle.kernels._errors import check_bounds, sample_size
 from metric_oracle.kernels.bertscore import all_pairs, bounds, cpu, pair
 from metric_oracle.kernels.bertscore import exact as products
 from metric_oracle.kernels.bertscore.bounds import UNIT
-from metric_oracle.kernels.bertscore.query import TokenCorpus
+from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
 from metric_oracle.kernels.bertscore.reference import precision_recall, sides
 from metric_oracle.kernels.bertscore.reference import score as plain_score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, rescale
@@ -117,12 +116,9 @@ def test_compiled_scores_of_pairs_have_the_bits_of_the_plain_scorer(part, baseli
 # ---- drawn corpora ---------------------------------------------------------------------------------------------------
 
 
-ONE = np.arange(2), np.arange(1)  # the rows of a single query
-
-
 class World(NamedTuple):
-    index: TokenStateIndex
-    queries: TokenQueries
+    index: StateDocuments
+    queries: StateDocuments
     weights: np.ndarray  # of each token id
     wrong: TokenCorpus | None = None  # what stands for the arrays of the corpus
 
@@ -194,10 +190,21 @@ def drawn_weights(rng: np.random.Generator, kind: str) -> np.ndarray:
     return weights
 
 
-def index_of(states: np.ndarray, tokens: Tokens, document_of_row: np.ndarray) -> TokenStateIndex:
+def batch_of(queries: StateDocuments) -> TokenBatch:
+    """Return the arrays of queries; as in a search, for others would be compiled for once more."""
+    return read_only(queries.arrays(METRICS["bertscore"], queries))
+
+
+def queries_of(states: np.ndarray, tokens: Tokens, weights: np.ndarray, weight_of_id: np.ndarray) -> StateDocuments:
+    """Return queries with these token states, each of them another one."""
+    rows = np.arange(len(tokens.ptr)), np.arange(len(tokens.ptr) - 1)
+    return StateDocuments(states, tokens.ids, tokens.ptr, *rows, weights=weights, weight_of_id=weight_of_id)
+
+
+def index_of(states: np.ndarray, tokens: Tokens, document_of_row: np.ndarray) -> StateDocuments:
     """Index states in memory."""
     description = {"encoder": {"model": "drawn"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
-    return as_opened(TokenStateIndex.from_states(states, tokens, document_of_row, description))
+    return as_opened(StateDocuments.from_states(states, tokens, document_of_row, description))
 
 
 def draw(seed: int, kind: str, width: int, storage: str, weighing: str, n_units: int, lengths: tuple) -> World:
@@ -228,8 +235,7 @@ def draw(seed: int, kind: str, width: int, storage: str, weighing: str, n_units:
         first = asked.ptr[q]
         if not of_query[first : asked.ptr[q + 1]].any():
             of_query[first + 1] = 0.7
-    rows = np.arange(n_queries + 1), np.arange(n_queries)
-    queries = TokenQueries(*rows, asked, of_queries, of_query, weights, None, {})
+    queries = queries_of(of_queries, asked, of_query, weights)
     return World(index, queries, weights)
 
 
@@ -250,15 +256,15 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
     corpus = world.corpus
     n_units = len(index.ptr) - 1
     sizes = np.diff(index.ptr)
-    batch = read_only(encoded.batch)  # as in a search: other arrays would be compiled for once more
-    query, unit = cpu.pack_query(batch.states_of(q), batch.weights_of(q), index.basis, index.direction)
+    batch = batch_of(encoded)
+    query, unit = cpu.pack_query(batch.states_of(q), batch.weights_of(q), corpus.basis, corpus.direction)
     assert np.abs(np.linalg.norm(unit, axis=1) - 1).max() < 1e-6
     units = np.arange(n_units, dtype=np.int32)
     units.flags.writeable = False
-    work = cpu.new_scratch({}, corpus, n_units, len(index.centers), len(unit), 1)[0]
+    work = cpu.new_scratch({}, corpus, n_units, len(corpus.centers), len(unit), 1)[0]
     margins = bounds.margins_of(index.states.shape[1], corpus.norm_error)
     tables = bounds.angle_tables(margins)
-    bounds.fill_tables(index.centers @ unit.T, margins.rise, work, tables)
+    bounds.fill_tables(corpus.centers @ unit.T, margins.rise, work, tables)
     bounds.bound_precisions(units, corpus, work, margins)
     for u in range(n_units):
         if sizes[u] == 2 or len(unit) == 2:  # 0 by definition: no bound is asked
@@ -324,8 +330,8 @@ def check_search(world: World, exact: list[np.ndarray], ks: tuple[int, ...]) -> 
                 m = min(k, len(index.row_id))
                 found = Answers(np.full((n, m), -7), np.full((n, m), np.nan), np.full((n, m), -7), np.full(n, -np.inf))
                 kernel, work = cpu.Backend(part), {}
-                kernel.search(corpus, read_only(encoded.batch), 0, n - 1, m, found, work)
-                kernel.search(corpus, read_only(encoded.batch), n - 1, n, m, found, work)
+                kernel.search(corpus, batch_of(encoded), 0, n - 1, m, found, work)
+                kernel.search(corpus, batch_of(encoded), n - 1, n, m, found, work)
                 for q in range(n):
                     got = found.rows[q], found.scores[q], found.ties[q]
                     for one, two in zip(got, whole[q], strict=True):
@@ -336,7 +342,7 @@ def check_all_pairs(world: World, exact: list[np.ndarray]) -> None:
     """Compare what describes random retrieval with the plain scorer, within the error that is stated."""
     for part, baseline in ((PRECISION, None), (RECALL, BASELINES[1]), (F1, None), (F1, BASELINES[2])):
         encoded, kernel = replace(world.queries, baseline=baseline), cpu.Backend(part)
-        corpus, batch = world.corpus, read_only(encoded.batch)
+        corpus, batch = world.corpus, batch_of(encoded)
         error = kernel.score_error(corpus, batch)
         assert error < (2e-6 if baseline is None else 1e-5)
         for scores, pairs in zip(kernel.score_all(corpus, batch, range(len(exact))), exact, strict=True):
@@ -413,7 +419,7 @@ def test_lanes_without_a_token_claim_nothing():
     assert len(index.centers) == 2
     weights = np.ones(6)
     asked_tokens = Tokens(np.full(3, 5, np.int32), np.array([0, 3]), 0)
-    queries = TokenQueries(*ONE, asked_tokens, asked.astype(np.float32), np.ones(3), weights, None, {})
+    queries = queries_of(asked.astype(np.float32), asked_tokens, np.ones(3), weights)
     world = World(index, queries, weights)
     exact = exact_of(world)
     assert np.argmax([f1(*pair) for pair in exact[0].tolist()]) == 10
@@ -432,10 +438,10 @@ def test_the_stages_drop_what_they_can():
     index = index_of(states, drawn_tokens(rng, sizes), np.arange(600))
     asked = drawn_tokens(rng, [6])
     weight_of_id = index.weights_off(len(index.frequency))
-    queries = TokenQueries(*ONE, asked, states[:6], (asked.ids > 1) * 1.0, weight_of_id, None, {})
+    queries = queries_of(states[:6], asked, (asked.ids > 1) * 1.0, weight_of_id)
     work: dict = {}
     found = Answers(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64), np.full(1, -np.inf))
-    cpu.Backend().search(index.arrays(METRICS["bertscore"], queries), read_only(queries.batch), 0, 1, 1, found, work)
+    cpu.Backend().search(index.arrays(METRICS["bertscore"], queries), batch_of(queries), 0, 1, 1, found, work)
     shares = cpu.stages([work, {}])
     closest = shares.pop("closest_call")
     assert list(shares) == [*cpu.STAGES, "scored"]
@@ -466,7 +472,7 @@ def leaning_world(n_units: int) -> World:
     asked_tokens = drawn_tokens(rng, [7])
     weights = (asked_tokens.ids > 1) * 1.0
     weight_of_id = index.weights_off(len(index.frequency))
-    queries = TokenQueries(*ONE, asked_tokens, asked.astype(np.float32), weights, weight_of_id, None, {})
+    queries = queries_of(asked.astype(np.float32), asked_tokens, weights, weight_of_id)
     return World(index, queries, weight_of_id)
 
 
@@ -474,7 +480,7 @@ def searched(world: World, k: int) -> tuple[Answers, dict]:
     n = len(world.queries.document_of_row)
     found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
     work: dict = {}
-    cpu.Backend().search(world.corpus, read_only(world.queries.batch), 0, n, k, found, work)
+    cpu.Backend().search(world.corpus, batch_of(world.queries), 0, n, k, found, work)
     return found, work
 
 
@@ -515,7 +521,7 @@ def test_codes_that_stand_for_other_states_are_an_error(share, monkeypatch):
     """Of all pairs: where codes are wrong, best matches are dropped, and the cosines that are computed tell."""
     world = leaning_world(40)
     kernel, queries, pack = cpu.Backend(), world.queries, all_pairs.pack
-    assert len(list(kernel.score_all(world.corpus, read_only(queries.batch), [0]))) == 1
+    assert len(list(kernel.score_all(world.corpus, batch_of(queries), [0]))) == 1
 
     def wrong(batch, places):
         packed = pack(batch, places)
@@ -524,7 +530,7 @@ def test_codes_that_stand_for_other_states_are_an_error(share, monkeypatch):
     monkeypatch.setattr(all_pairs, "pack", wrong)
     rule = r"^the bound of stage 'codes' must not lie below a score; got one [\d.e-]+ below\. This is"
     with pytest.raises(ExactnessError, match=rule):
-        next(kernel.score_all(world.corpus, read_only(queries.batch), [0]))
+        next(kernel.score_all(world.corpus, batch_of(queries), [0]))
 
 
 @pytest.mark.parametrize("stage", cpu.STAGES)
@@ -571,7 +577,7 @@ def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     answers.threshold[0], answers.state[4] = -2.0, -1
     items = cpu.every_document(index.row_ptr)
     margins = bounds.margins_of(WIDTH, corpus.norm_error)
-    query, _ = cpu.pack(corpus, read_only(world.queries.batch), 0)
+    query, _ = cpu.pack(corpus, batch_of(world.queries), 0)
     sample = np.r_[dropped[:5], scored[:2]].astype(np.int64)
     cpu.check(F1, items, corpus, query, margins, bounds.angle_tables(margins), sample, scratch, answers)
     assert work["counts"][4] == 5
@@ -593,10 +599,8 @@ def test_scores_that_round_above_one_keep_their_ties():
     ids = np.tile(np.arange(2, 5, dtype=np.int32), n)
     ids[::3] = np.arange(n) + 5  # other tokens, the same states
     index = index_of(np.repeat(state, 3 * n, 0), Tokens(ids, np.arange(0, 3 * n + 1, 3), 0), np.arange(n))
-    queries = TokenQueries(
-        np.arange(2), np.arange(1), Tokens(ids[:3], np.array([0, 3]), 0), np.repeat(asked, 3, 0), np.ones(3),
-        np.ones(60), None, {},
-    )  # fmt: skip
+    asked_tokens = Tokens(ids[:3], np.array([0, 3]), 0)
+    queries = queries_of(np.repeat(asked, 3, 0), asked_tokens, np.ones(3), np.ones(60))
     found, _ = searched(World(index, queries, np.ones(60)), 1)
     assert found.rows.tolist() == [[0]]
     assert found.ties.tolist() == [[n]]

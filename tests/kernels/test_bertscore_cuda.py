@@ -23,13 +23,12 @@ from hypothesis import strategies as st
 from benchmarks import smoke
 from metric_oracle.base.errors import ExactnessError
 from metric_oracle.encoders.token_states import Tokens
-from metric_oracle.indexes.bertscore import TokenStateIndex
+from metric_oracle.indexes.bertscore import StateDocuments
 from metric_oracle.indexes.store import map_file
-from metric_oracle.indexes.token_queries import TokenQueries
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bertscore import cpu, cuda
 from metric_oracle.kernels.bertscore.projections import EXACT
-from metric_oracle.kernels.bertscore.query import TokenCorpus
+from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
 from metric_oracle.kernels.contract import Answers
@@ -64,8 +63,8 @@ def device(request, monkeypatch):
 
 
 class World(NamedTuple):
-    index: TokenStateIndex
-    queries: TokenQueries
+    index: StateDocuments
+    queries: StateDocuments
 
     @property
     def corpus(self) -> TokenCorpus:
@@ -75,6 +74,11 @@ class World(NamedTuple):
     @property
     def n(self) -> int:
         return len(self.queries.document_of_row)
+
+
+def batch_of(queries: StateDocuments) -> TokenBatch:
+    """Return the arrays of queries."""
+    return queries.arrays(METRICS["bertscore"], queries)
 
 
 def make_states(rng: np.random.Generator, kind: str, sizes: list[int], width: int, is_query: bool) -> np.ndarray:
@@ -126,7 +130,7 @@ def make_world(
     n_rows = n_units + int(rng.integers(1, n_units))
     document_of_row = rng.permutation(np.r_[np.arange(n_units), rng.integers(0, n_units, n_rows - n_units)])
     description = {"encoder": {"model": "made up"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
-    index = TokenStateIndex.from_states(states, tokens, document_of_row, description)
+    index = StateDocuments.from_states(states, tokens, document_of_row, description)
     as_opened(index)
     copied = slice(tokens.ptr[0], tokens.ptr[1])
     own = make_tokens(rng, list(asked))
@@ -137,14 +141,14 @@ def make_world(
     of_query[queries.ptr[:-1] + 1] += 0.5  # a query without any weight is refused
     n = len(asked) + 1
     rows = np.arange(n + 1), np.arange(n)
-    return World(index, TokenQueries(*rows, queries, of_queries, of_query, weights, baseline, {}))
+    asked_of = {"weights": of_query, "weight_of_id": weights, "baseline": baseline}
+    return World(index, StateDocuments(of_queries, queries.ids, queries.ptr, *rows, **asked_of))
 
 
 def found_by(kernel, world: World, k: int, part: int, work=None) -> Answers:
     n = world.n
     found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
-    queries = world.queries
-    kernel.Backend(part).search(world.corpus, queries.batch, 0, n, k, found, {} if work is None else work)
+    kernel.Backend(part).search(world.corpus, batch_of(world.queries), 0, n, k, found, {} if work is None else work)
     return found
 
 
@@ -155,7 +159,7 @@ def found_by_threads(world: World, k: int, backend=None) -> Answers:
     threads = [
         threading.Thread(
             target=(backend or cuda.Backend()).search,
-            args=(world.corpus, world.queries.batch, q, q + 1, k, found, {}),
+            args=(world.corpus, batch_of(world.queries), q, q + 1, k, found, {}),
         )
         for q in range(n)
     ]
@@ -421,7 +425,7 @@ def test_scores_are_below_their_bounds(kind, storage):
     items = cpu.every_document(index.row_ptr)
     for part in PARTS:
         scores = plain_scores(world, part)
-        lists = cuda._listed(world.corpus, queries.batch, [(q, items) for q in range(world.n)], n, part)
+        lists = cuda._listed(world.corpus, batch_of(queries), [(q, items) for q in range(world.n)], n, part)
         for (item, bound), score_of in zip(lists, scores, strict=True):
             assert sorted(item) == list(range(n))
             assert (np.diff(bound) <= 0).all()
@@ -557,7 +561,7 @@ def test_an_error_of_a_block_reaches_all_threads(monkeypatch):
 
     def search(q):
         try:
-            backend.search(world.corpus, world.queries.batch, q, q + 1, 1, found, {})
+            backend.search(world.corpus, batch_of(world.queries), q, q + 1, 1, found, {})
         except _device.DeviceError as error:
             raised.append(error)
 
@@ -642,7 +646,7 @@ def test_a_kernel_that_does_not_start_is_said(monkeypatch):
 def test_an_open_file_serves(tmp_path):
     world = make_world(27, "common", "float32")
     world.index.save(tmp_path)
-    opened = TokenStateIndex.load("bertscore", {path.name: map_file(path) for path in tmp_path.iterdir()})
+    opened = StateDocuments.load("bertscore", {path.name: map_file(path) for path in tmp_path.iterdir()})
     assert_same(found_by(cuda, World(opened, world.queries), 3, F1), found_by(cpu, world, 3, F1))
 
 

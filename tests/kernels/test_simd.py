@@ -419,8 +419,7 @@ SEARCH = """
 import sys
 import numpy as np
 from metric_oracle.encoders.token_states import Tokens
-from metric_oracle.indexes.bertscore import TokenStateIndex
-from metric_oracle.indexes.token_queries import TokenQueries
+from metric_oracle.indexes.bertscore import StateDocuments
 from metric_oracle.kernels import _target
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.kernels.contract import Answers as Found
@@ -434,22 +433,23 @@ states = stems[rng.integers(0, 60, ptr[-1])] + 0.2 * rng.standard_normal((ptr[-1
 states = (states / np.linalg.norm(states, axis=1, keepdims=True)).astype(np.float16)
 tokens = Tokens(rng.integers(2, 40, ptr[-1]).astype(np.int32), ptr, 0)
 description = {"encoder": {"model": "drawn"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
-index = TokenStateIndex.from_states(states, tokens, np.arange(120) % 110, description)
-for array in vars(index).values():  # as those of an opened index: this processor's own code is there already
+index = StateDocuments.from_states(states, tokens, np.arange(120) % 110, description)
+for array in [*vars(index).values(), *index.screens.values()]:  # as of an opened index: this processor's code is there
     if isinstance(array, np.ndarray):
         array.flags.writeable = False
 asked = Tokens(tokens.ids[: ptr[3]], ptr[:4], 0)
-queries = TokenQueries(
-    np.arange(4), np.arange(3), asked, states[: ptr[3]], np.ones(ptr[3]), index.weights_off(len(index.frequency)), None,
-    {},
+queries = StateDocuments(
+    states[: ptr[3]], asked.ids, asked.ptr, np.arange(4), np.arange(3), weights=np.ones(ptr[3]),
+    weight_of_id=index.weights_off(len(index.frequency)),
 )
+batch = queries.arrays(None, queries)
 found = Found(np.zeros((3, 4), np.int64), np.zeros((3, 4)), np.zeros((3, 4), np.int64), np.full(3, -np.inf))
 work = {}
 corpus = index.arrays(None, queries)
-cpu.Backend().search(corpus, queries.batch, 0, 3, 4, found, work)
+cpu.Backend().search(corpus, batch, 0, 3, 4, found, work)
 print(_target.path().name, cpu.stages([work])["scored"] < 0.5, end=" ")
 print(b"".join(x.tobytes() for x in found[:4]).hex())
-print(*np.concatenate([x[:20] for x in cpu.Backend().score_all(corpus, queries.batch, range(3))]).tolist())
+print(*np.concatenate([x[:20] for x in cpu.Backend().score_all(corpus, batch, range(3))]).tolist())
 """
 
 

@@ -123,7 +123,7 @@ def test_scores_with_idf_equal_bert_score(world, encoded, scorer, pairs):
     published = scorer(idf=True, idf_sents=test.texts)
     weighed = representation.encode(mo.reports(test).load(), idf="tests")
     known = published._idf_dict
-    assert weighed.weights.tolist() == pytest.approx([known[i] for i in weighed.tokens.ids.tolist()], rel=1e-15)
+    assert weighed.weights.tolist() == pytest.approx([known[i] for i in weighed.ids.tolist()], rel=1e-15)
     used = weighed.weight_of_id[representation.ids]
     assert used.tolist() == pytest.approx([known[i] for i in representation.ids.tolist()], rel=1e-15)
     got, expected = ours(representation, weighed, *pairs), theirs(published, train, test, *pairs)
@@ -156,7 +156,7 @@ def all_pairs(encoded):
     tokens, asked = (s / np.linalg.norm(s, axis=1, keepdims=True) for s in states)
     weights = (~np.isin(index.ids, index.description["special_ids"])).astype(np.float64)
     n_words = np.add.reduceat(weights, index.ptr[:-1])
-    ptr = queries.tokens.ptr
+    ptr = queries.ptr
     out = np.empty((3, len(ptr) - 1, len(n_words)))
     for q in range(len(ptr) - 1):
         cosines = asked[ptr[q] : ptr[q + 1]] @ tokens.T

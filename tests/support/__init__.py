@@ -145,10 +145,11 @@ def as_opened(index: Any) -> Any:
     -------
     The index.
     """
-    for value in (index._asdict() if isinstance(index, tuple) else vars(index)).values():
+    fields = index._asdict() if isinstance(index, tuple) else index if isinstance(index, dict) else vars(index)
+    for value in fields.values():
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
-        elif hasattr(value, "_asdict"):
+        elif hasattr(value, "_asdict") or isinstance(value, dict):
             as_opened(value)
     return index
 

@@ -56,7 +56,7 @@ def screen(
     Returns
     -------
     dict
-        Arrays by name: those of `indexes.bertscore.TokenStateIndex` from `centers` to `order`.
+        Arrays by name: those of `indexes.bertscore.StateDocuments` from `centers` to `order`.
     """
     n_tokens = len(states)
     rng = np.random.default_rng(seed)

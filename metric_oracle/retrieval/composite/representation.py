@@ -168,6 +168,6 @@ class CompositeQueries(Documents):
         return {name: part.item(int(self.place[name][q])) for name, part in self.parts.items()}
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:  # type: ignore[override]
         """The settings that the signature records."""
         return {key: value for part in self.parts.values() for key, value in part.settings.items()}
