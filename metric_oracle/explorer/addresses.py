@@ -153,10 +153,8 @@ def _has_words(cases: Cases, words: str) -> pl.Series:
     references = [cases.reference(q) for q in range(len(cases.ids))]
     # Half of a surrogate pair, which Polars cannot hold, is not in any words that a browser sends.
     columns = [pl.Series([text and text.encode("utf-8", "replace").decode() for text in references], dtype=pl.String)]
-    for s, file in enumerate(cases.joined):
-        columns += [
-            pl.Series(cases.of_best(s, name)) for name in ("text", "prediction") if name in file.table.column_names
-        ]
+    for file in cases.joined:
+        columns += [pl.Series(file.of_best(name)) for name in ("text", "prediction") if name in file.table.column_names]
     # Both forms of a small sigma are the lower case of one letter.
     lowered = [column.str.to_lowercase().str.replace_all("ς", "σ", literal=True) for column in columns]
     wanted = words.lower().replace("ς", "σ")

@@ -106,6 +106,10 @@ class JoinedFile:
     # Positions in `Cases.columns` of the scores of its candidates, also of an oracle's scores in another file.
     columns: tuple[int, ...] = ()
 
+    def of_best(self, name: str) -> pa.ChunkedArray:
+        """Return a column of the table at each test report's best candidate, null where it has none."""
+        return self.table[name].take(pa.array(self.first, mask=self.first < 0))
+
 
 @dataclass(frozen=True)
 class Cases:
@@ -147,26 +151,17 @@ class Cases:
         """Return the position in `queries` of test report `q`, None if it is not there."""
         return self._position.get(self.ids[q])
 
-    @property
-    def _shown(self) -> list[int]:
-        """Positions of the files with scores of their own, which are shown."""
-        return [s for s, file in enumerate(self.joined) if file.columns]
-
     def candidates(self, q: int, rank: int = 1) -> list[Candidate]:
         """Return each file's candidate for test report `q` at a rank; for random retrieval the rank is the draw."""
-        return [candidate for s in self._shown if (candidate := self.candidate_of(s, q, rank)) is not None]
+        found = (self.candidate_of(number, q, rank) for number, file in enumerate(self.joined) if file.columns)
+        return [candidate for candidate in found if candidate is not None]
 
-    def of_best(self, s: int, name: str) -> pa.ChunkedArray:
-        """Return a column of file `s` of `joined` at each test report's best candidate, null where it has none."""
-        file = self.joined[s]
-        return file.table[name].take(pa.array(file.first, mask=file.first < 0))
-
-    def best_texts(self, s: int) -> list[str | None]:
-        """Return the text of each test report's best candidate in file `s` of `joined`, None if it is not known."""
-        if "text" in self.joined[s].table.column_names:
-            return self.of_best(s, "text").to_pylist()
+    def best_texts(self, file: JoinedFile) -> list[str | None]:
+        """Return the text of each test report's best candidate in a file, None if it is not known."""
+        if "text" in file.table.column_names:
+            return file.of_best("text").to_pylist()
         texts = np.full(len(self.ids), None, object)
-        rows = self.of_best(s, "row").fill_null(-1).to_numpy()
+        rows = file.of_best("row").fill_null(-1).to_numpy()
         if self.index is not None:
             texts[rows >= 0] = self.index.take("text", rows[rows >= 0]).to_pylist()
         return texts.tolist()
@@ -175,16 +170,16 @@ class Cases:
         """Return the largest number of candidates that any file has for test report `q`."""
         return max((int(file.last[q] - file.first[q]) for file in self.joined), default=0)
 
-    def candidate_of(self, s: int, q: int, rank: int = 1) -> Candidate | None:
-        """Return the candidate of file `s` of `joined` for test report `q` at a rank, None if the file has none."""
-        file = self.joined[s]
+    def candidate_of(self, number: int, q: int, rank: int = 1) -> Candidate | None:
+        """Return the candidate for test report `q` at a rank in the file at position `number`; None without one."""
+        file = self.joined[number]
         i = int(file.first[q]) + rank - 1
         if file.first[q] < 0 or i >= file.last[q] or file.signature.get("baseline") == "expectation":
             return None
         table = file.table
         if "row" not in table.column_names:
             text = table["prediction"][i].as_py() if "prediction" in table.column_names else None
-            return Candidate(s, file.columns, rank, -1, "", None, text)
+            return Candidate(number, file.columns, rank, -1, "", None, text)
         row = table["row"][i].as_py()
         if "text" in table.column_names:
             text = table["text"][i].as_py()
@@ -194,7 +189,7 @@ class Cases:
             text = None
         named = [table[name][i].as_py() for name in ("candidate_id", "score", "n_ties", "fallback", "exact")]
         columns = file.columns if rank == 1 else file.columns[:1]
-        return Candidate(s, columns, rank, row, named[0], named[1], text, *named[2:])
+        return Candidate(number, columns, rank, row, named[0], named[1], text, *named[2:])
 
     @cached_property
     def frame(self) -> pl.DataFrame:
@@ -206,7 +201,7 @@ class Cases:
         positive, by its name, if the test reports have labels.
         """
         ties, fallback, exact = (
-            [pl.Series(self.of_best(s, name)) for s in self._shown if name in self.joined[s].table.column_names]
+            [pl.Series(file.of_best(name)) for file in self.joined if file.columns and name in file.table.column_names]
             for name in ("n_ties", "fallback", "exact")
         )
         differ, distance = _disagreement(*_of_oracles(self))
@@ -237,10 +232,10 @@ def _of_oracles(cases: Cases) -> tuple[np.ndarray, list[Any]]:
     """
     number: dict[Any, int] = {None: -1}
     chosen = []
-    for s, file in enumerate(cases.joined):
+    for file in cases.joined:
         if "row" in file.table.column_names and file.signature.get("baseline") is None and file.columns:
             is_known = "text" in file.table.column_names or cases.index is not None
-            texts = cases.best_texts(s) if is_known else cases.of_best(s, "row").to_pylist()
+            texts = cases.best_texts(file) if is_known else file.of_best("row").to_pylist()
             chosen.append([number.setdefault(text, len(number) - 1) for text in texts])
     return np.array(chosen, np.int64).reshape(len(chosen), len(cases.ids)), list(number)[1:]
 
@@ -297,14 +292,14 @@ def read_cases(
         blocks.append((np.asarray(firsts, np.int64), [position.setdefault(keys[i], len(position)) for i in firsts]))
     _check_foreign(read, queries)
     joined, columns_of = [], []
-    for s, (file, (firsts, positions)) in enumerate(zip(read, blocks, strict=True)):
+    for number, (file, (firsts, positions)) in enumerate(zip(read, blocks, strict=True)):
         first, last = np.full(len(position), -1, np.int64), np.full(len(position), -1, np.int64)
         first[positions] = firsts
         last[positions] = np.append(firsts[1:], file.table.num_rows)
-        columns_of.append(_columns(file, s, first))
+        columns_of.append(_columns(file, number, first))
         joined.append(JoinedFile(file.table, file.signature, first, last))
     columns, numbers = _numbered(columns_of, [isinstance(file, Results) for file in read])
-    joined = [replace(file, columns=numbers[s]) for s, file in enumerate(joined)]
+    joined = [replace(file, columns=of_file) for file, of_file in zip(joined, numbers, strict=True)]
     ids = list(position)
     if not files and queries is not None:
         ids = list(queries.ids)
@@ -331,8 +326,8 @@ def read_result(file: GivenResults) -> ReadResults:
         raise error from None
 
 
-def _columns(file: ReadResults, s: int, first: np.ndarray) -> list[ScoreColumn]:
-    """Return the columns of a file; `first` is that of its `JoinedFile`."""
+def _columns(file: ReadResults, number: int, first: np.ndarray) -> list[ScoreColumn]:
+    """Return the columns of the file at position `number`; `first` is that of its `JoinedFile`."""
     signature = file.signature
     if isinstance(file, Scores):
         system = str(signature.get("system"))
@@ -349,7 +344,7 @@ def _columns(file: ReadResults, s: int, first: np.ndarray) -> list[ScoreColumn]:
             values = values.reshape(-1, draws).mean(axis=1).repeat(draws)
         direction = entry.get("direction")
         is_higher = direction == "higher" if direction else get_metric(metric).higher_is_better
-        column = ScoreColumn("", system, metric, s, is_higher, np.where(first >= 0, values[first], np.nan))
+        column = ScoreColumn("", system, metric, number, is_higher, np.where(first >= 0, values[first], np.nan))
         names_metric = column.role == ORACLE or system.endswith(POOL)
         columns.append(replace(column, name=system if names_metric else f"{metric} of {system}"))
     return columns

@@ -45,41 +45,40 @@ def sections(cases: Cases) -> list[PageSection]:
     return shown
 
 
-def _section(key: str, title: str, make: Callable[[], Any], show: Callable[[Any], tuple[Any, ...]]) -> PageSection:
-    """Return the section of the result that `make` computes; `show` returns its tables, its text and what draws it.
+def _section(
+    key: str, title: str, make: Callable[[], Any], show: Callable[[Any], tuple[list[PaperTable], str]]
+) -> PageSection:
+    """Return the section of the finding that `make` computes; `show` returns its tables and the text of its figure.
 
     The message of an error of this package becomes a line of the section, in the place of the figure or of everything.
     """
     try:
-        tables, alt, draw = show(made := make())
+        finding = make()
+        tables, alt = show(finding)
     except MetricOracleError as error:
         return PageSection(key, title, lines=[str(error)])
     try:
-        return PageSection(key, title, tables, alt, picture(draw(made), "svg"))
+        return PageSection(key, title, tables, alt, picture(finding.figure(), "svg"))
     except MetricOracleError as error:
         return PageSection(key, title, tables, lines=[str(error)])
 
 
-# For each kind of figure: its tables, its alternative text, and the function that draws it
+# For each kind of finding: its tables, and the alternative text of its figure
 
 
-def _of_chance(expectation: Expectation) -> tuple[Any, ...]:
+def _of_chance(expectation: Expectation) -> tuple[list[PaperTable], str]:
     names = [name for name in expectation.table.column_names if name not in ("query_id", "n")]
     cells = [entry(f"{expectation.table[name].to_numpy().mean():z.4f}") for name in names]
     title = f"Scores of a test report with all reports, mean over {expectation.table.num_rows:,} test reports"
     table = PaperTable(title, names, [(str(expectation.signature["metric"]), cells)])
-    return (
-        [table],
-        f"Histogram of the scores of {expectation.counts.sum():,} pairs, and their mean.",
-        Expectation.figure,
-    )
+    return [table], f"Histogram of the scores of {expectation.counts.sum():,} pairs, and their mean."
 
 
-def _of_alignment(alignment: Alignment) -> tuple[Any, ...]:
+def _of_alignment(alignment: Alignment) -> tuple[list[PaperTable], str]:
     alt = f"Scatter plots of counted errors against scores, with a line of least squares: {alignment.summary()}."
-    return alignment.tables(), alt, Alignment.figure
+    return alignment.tables(), alt
 
 
-def _of_modes(modes: FailureModes) -> tuple[Any, ...]:
+def _of_modes(modes: FailureModes) -> tuple[list[PaperTable], str]:
     alt = f"Bars of mean errors by category and candidate type, with a star over differences: {modes.summary()}."
-    return modes.brief(), alt, FailureModes.figure
+    return modes.brief(), alt

@@ -109,6 +109,12 @@ def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
             marks[name] = replace(mark, mean=cell.mean, ends=cell.interval, difference=differences.get(name))
     except MetricOracleError as error:
         reason = str(error)
+    without_copies = None
+    if oracle and copies is not None and copies.any():
+        at = marks[oracle].column
+        rest = cases.columns[at].values[~copies & np.isfinite(cases.columns[at].values)]
+        if len(rest) > 1:
+            without_copies = Mark("oracle without copies", OTHER, at, float(rest.mean()), interval(rest))
     is_higher = cases.columns[columns[0]].is_higher_better
     shown = [mark for mark in marks.values() if np.isfinite(mark.mean)]
     reach = [end for mark in shown for end in (mark.mean, *(mark.ends[:2] if mark.ends else ()))]
@@ -119,7 +125,7 @@ def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
         sorted(shown, key=lambda mark: mark.mean if is_higher else -mark.mean),
         min([0.0, *reach]),
         max([1.0, *reach]),
-        _without(cases, marks[oracle], copies) if oracle and copies is not None else None,
+        without_copies,
         reason,
     )
 
@@ -134,14 +140,6 @@ def _only(file: ReadResults, metric: str) -> ReadResults:
     names = [name for name in file.table.column_names if name in ("query_id", metric) or name.startswith(f"{metric}.")]
     metrics = {metric: file.signature["metrics"][metric]}
     return replace(file, table=file.table.select(names), signature={**file.signature, "metrics": metrics})
-
-
-def _without(cases: Cases, oracle: Mark, copies: np.ndarray) -> Mark | None:
-    values = cases.columns[oracle.column].values
-    rest = values[~copies & np.isfinite(values)]
-    if not copies.any() or len(rest) < 2:
-        return None
-    return Mark("oracle without copies", OTHER, oracle.column, float(rest.mean()), interval(rest))
 
 
 def copies_of(cases: Cases) -> np.ndarray | None:
@@ -172,7 +170,7 @@ def copies_of(cases: Cases) -> np.ndarray | None:
 def oracle_texts(cases: Cases) -> list[tuple[int, list[str | None]]]:
     """Return, for each oracle with reports, its column and the text that it chose for each test report."""
     return [
-        (i, cases.best_texts(column.file))
+        (i, cases.best_texts(cases.joined[column.file]))
         for i, column in enumerate(cases.columns)
         if column.role == ORACLE and "row" in cases.joined[column.file].table.column_names
     ]
