@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from annotated_doc import Doc
 
@@ -19,19 +19,13 @@ from metric_oracle.retrieval.scoring import join_ids
 from metric_oracle.statistics import Array
 
 
-class CountedPairs(NamedTuple):
-    """Pairs of texts (reference, candidate), and their errors of categories A to F, float64[n, 6]."""
-
-    pairs: list[tuple[str, str]]
-    counts: Array
-
-
 def read_counted_pairs(
     references: Given, predictions: Given, ratings: AnyRatings, tell: Callable[[str], None]
-) -> CountedPairs:
-    """Return the pairs of references and predictions that were rated, joined on ids, with the mean of their raters.
+) -> tuple[list[tuple[str, str]], Array]:
+    """Return rated pairs of texts (reference, candidate), and their errors of categories A to F, float64[n, 6].
 
-    The ratings must have six categories; `tell` is called with a line for each reason why pairs are left out.
+    They are joined on ids; the errors are the mean of the raters. The ratings must have six categories; `tell` is
+    called with a line for each reason why pairs are left out.
     """
     given = attached(references)
     reference_reports, predicted_reports = together(
@@ -60,7 +54,7 @@ def read_counted_pairs(
     if len(counted) < len(rows):
         tell(f"left out: {len(rows) - len(counted):,} pairs without counts")
     counts = rated.errors("total").mean(axis=1)[[rated_row for *_, rated_row in counted]]
-    return CountedPairs([(reference_reports.texts[a], predicted_reports.texts[b]) for a, b, _ in counted], counts)
+    return [(reference_reports.texts[a], predicted_reports.texts[b]) for a, b, _ in counted], counts
 
 
 def train_crepe(
@@ -81,5 +75,5 @@ def train_crepe(
     progress: Progress | None = None,
 ) -> dict[str, Any]:  # what training.json has: the settings, the number of pairs, the mean loss of each epoch
     """Read pairs and their counted errors, train CREPE on them, and return the record of the training."""
-    rated = read_counted_pairs(references, predictions, ratings, tell)
-    return train(rated.pairs, rated.counts, base, Path(out), options or TrainingSettings(), progress=progress)
+    pairs, counts = read_counted_pairs(references, predictions, ratings, tell)
+    return train(pairs, counts, base, Path(out), options or TrainingSettings(), progress=progress)

@@ -91,6 +91,8 @@ class ScoredRatings:
         The first result has a record for each of them. The second has the agreement with the mean on all resamples,
         followed by what `other_raters` needs.
         """
+        from scipy.stats import kendalltau, spearmanr
+
         records: list[Record] = []
         of_mean: Values = {}
         n_left_out, left_out = self.drawn.studies.shape[1] + 1, self.drawn.left_out
@@ -114,7 +116,9 @@ class ScoredRatings:
                 values = np.concatenate([whole, *without])
                 record = self.record(values, statistic)
                 if by == "rater" and record["value"] is not None and statistic in (TAU, SPEARMAN):
-                    record["value"] = _of_scipy(statistic, -x.ranks[-1], negated[kind, rater])
+                    # To the last bit as SciPy has it.
+                    correlation = kendalltau if statistic == TAU else spearmanr
+                    record["value"] = float(correlation(-x.ranks[-1], negated[kind, rater]).statistic)
                 records.append({"metric": metric, "errors": kind, "rater": rater, **record})
                 if rater == MEAN:
                     of_mean[statistic, kind, metric] = values
@@ -215,13 +219,6 @@ def pairs_to_compare(names: list[str], paired: Sequence[tuple[str, str]] | None)
                 "Remove one: a repeated test changes the adjusted p-values.",
             )
     return [(a, b) for a, b in paired]
-
-
-def _of_scipy(statistic: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> float:
-    """Return Kendall's tau-b or Spearman's correlation of two columns of numbers, to the last bit as SciPy has it."""
-    from scipy.stats import kendalltau, spearmanr
-
-    return float((kendalltau if statistic == TAU else spearmanr)(x, y).statistic)
 
 
 def draw_resamples(rated: Rated, resamples: int, seed: int) -> DrawnStudies:

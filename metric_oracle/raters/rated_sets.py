@@ -1,8 +1,7 @@
-"""Rated sets of every kind in their common form, `Rated`: one record for each layout of a file."""
+"""Rated sets of every kind in their common form, `Rated`: one reader for each layout of a file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from metric_oracle.base.errors import called
 from metric_oracle.corpora.tables import Table, read_table
@@ -10,21 +9,14 @@ from metric_oracle.raters.grades import BETTER, REFISCO, WORSE, read_grades, rea
 from metric_oracle.raters.orders import ORDER, PREFERENCE, read_orders, read_preferences
 from metric_oracle.raters.ratings import Rated, ratings_of_table, with_texts
 
-
-class Layout(NamedTuple):
-    """One layout of a rated set."""
-
-    headers: tuple[set[str], ...]  # the file has this layout if its header contains one of these sets of columns
-    read: Callable[[Table], Rated]  # reads the table
-
-
-# The first layout that fits is taken; other tables hold counted errors.
-LAYOUTS = (
-    Layout(tuple({*names.values()} for names in REFISCO), read_refisco),
-    Layout(({WORSE}, {BETTER}), read_grades),
-    Layout(({PREFERENCE},), read_preferences),
-    Layout(({ORDER},), read_orders),
-)
+# What reads each layout, and the columns by which it is known: one of these sets. The first layout that fits is taken;
+# other tables hold counted errors.
+_LAYOUTS: dict[Callable[[Table], Rated], Sequence[set[str]]] = {
+    read_refisco: [{*names.values()} for names in REFISCO],
+    read_grades: [{WORSE}, {BETTER}],
+    read_preferences: [{PREFERENCE}],
+    read_orders: [{ORDER}],
+}
 
 
 @called("read_rated_set")
@@ -72,8 +64,6 @@ def read_rated_set(path: str | Path, *, samples: str | Path | None = None) -> Ra
     """
     table = read_table(Path(path))
     is_counted = bool({"category", "error_category"} & {name.lower() for name in table.names})
-    fitting = [layout for layout in LAYOUTS if any(header <= set(table.names) for header in layout.headers)]
-    rated = ratings_of_table(table) if is_counted or not fitting else fitting[0].read(table)
-    if samples is None:
-        return rated
-    return with_texts(rated, read_table(Path(samples)))
+    fitting = [read for read, headers in _LAYOUTS.items() if any(header <= {*table.names} for header in headers)]
+    rated = (ratings_of_table if is_counted or not fitting else fitting[0])(table)
+    return rated if samples is None else with_texts(rated, read_table(Path(samples)))
