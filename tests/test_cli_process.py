@@ -15,7 +15,7 @@ from metric_oracle.base.files import new_folder
 from metric_oracle.findings.results import read_results
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.scoring import score
-from metric_oracle.tables.study_steps import study_job
+from metric_oracle.tables.study_folder import study_job
 from support import write
 
 ORACLE = f"{shlex.quote(sys.executable)} -m metric_oracle"

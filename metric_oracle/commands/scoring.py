@@ -148,10 +148,10 @@ def study(
 ) -> None:
     """Make the table, and write the folder."""
     from metric_oracle.corpora.tables import together
+    from metric_oracle.findings.writing import check_folder
     from metric_oracle.indexes.shards import is_prepared, open_index
     from metric_oracle.tables.study import compare_study
     from metric_oracle.tables.study_folder import write_study
-    from metric_oracle.tables.study_steps import check_folder
 
     out = call.values.get("out")
     if out is not None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from metric_oracle.base.arguments import check_new_folder
 from metric_oracle.base.choices import RESULTS
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import without_nan
 from metric_oracle.base.sealed import has_signature_file, is_ours, replacing_signed, signature_path, write_parquet
-from metric_oracle.indexes.manifest import check_outside
+from metric_oracle.indexes.manifest import check_name, check_outside
 
 
 def check_out(
@@ -54,6 +55,15 @@ def check_out(
             f"{path}, another file",
             "Name another file, or move this one.",
         )
+
+
+def check_folder(out: Path) -> None:
+    """Raise InputError unless a new folder can be made at `out`. It is called before the work begins."""
+    check_name(out, "out")
+    check_outside(out, "out")
+    check_new_folder("out", out)
+    if not out.parent.is_dir():
+        raise InputError("out", "must be in an existing folder", out, "Make the folder first.")
 
 
 def _is_same(first: Path, second: Path) -> bool:

@@ -43,12 +43,12 @@ from metric_oracle.corpora.tables import (
 )
 from metric_oracle.corpora.text_files import read_text
 from metric_oracle.findings.results import FIXED, Results, read_results, read_scores
+from metric_oracle.findings.writing import check_folder
 from metric_oracle.indexes.shards import section_of
 from metric_oracle.raters.ratings import CATEGORIES
 from metric_oracle.reading import Given, attached
 from metric_oracle.retrieval.search import digest
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
-from metric_oracle.tables.study_steps import check_folder
 
 STUDIES = 50  # default number of studies, as in the paper
 # RadEvalX (Calamida et al., 2024) adds two categories to the six of ReXVal.

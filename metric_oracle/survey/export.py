@@ -26,11 +26,11 @@ from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.cells import NOTHING, Format, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Scores
+from metric_oracle.findings.writing import check_folder
 from metric_oracle.raters.names import rater_name
 from metric_oracle.retrieval.scoring import score_sides
 from metric_oracle.survey.folder import Survey, SurveyFolder, open_cells, open_survey, read_key
 from metric_oracle.survey.log import Counts
-from metric_oracle.tables.study_steps import check_folder
 
 
 @dataclass(frozen=True)

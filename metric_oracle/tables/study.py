@@ -1,6 +1,6 @@
 """A whole study: models, oracles, random retrieval, the most frequent report and perfect answers, under all metrics.
 
-Every finished step is a file (`study_steps.py`), so that a killed study resumes. Metrics over token states come
+Every finished step is a file (`study_folder.py`), so that a killed study resumes. Metrics over token states come
 last, because their steps take minutes and the others seconds.
 """
 
@@ -51,7 +51,7 @@ from metric_oracle.sources.contract import source_of
 from metric_oracle.sources.token_states import OpenedEncoder
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Comparison
-from metric_oracle.tables.study_steps import Steps, checksum_of, file_name, study_job
+from metric_oracle.tables.study_folder import Steps, checksum_of, file_name, study_job
 from metric_oracle.tables.systems import (
     IDENTITY,
     MOST_FREQUENT,
@@ -250,7 +250,7 @@ def study(
             predictions_folder = steps.predictions_folder(file_name(name))
             make = _ModelScores(index, queries, name, model, read[name], rows[name], names, predictions_folder)
             systems[name] = steps.run(name, file_name(name), read_scores, make)
-            steps.remove_predictions(predictions_folder)
+            steps.remove(predictions_folder.name)
 
         def oracles(metrics: Iterable[str]) -> None:
             """Run the searches of these metrics' oracles and score the reports that they find."""
@@ -520,7 +520,7 @@ class _Chance:
         left = [*self._ranges.values()].count(None)  # composites computed from means, which had no step
         scores = self._steps.run(RANDOM, file_name(RANDOM), read_scores, self._joined, of=left)
         for metric in self._rows:
-            self._steps.drop(_random_step(metric))
+            self._steps.remove(f"{_random_step(metric)}.parquet")
         return scores
 
     def _joined(self) -> Scores:

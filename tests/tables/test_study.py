@@ -26,7 +26,7 @@ from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.scoring import score
 from metric_oracle.retrieval.verification import verify
 from metric_oracle.synthetic.corpus import MODELS, write_synthetic
-from metric_oracle.tables import study, study_steps
+from metric_oracle.tables import study, study_folder
 from metric_oracle.tables.study import (
     IDENTITY,
     MOST_FREQUENT,
@@ -34,8 +34,7 @@ from metric_oracle.tables.study import (
     compare_study,
     oracle_name,
 )
-from metric_oracle.tables.study_folder import write_study
-from metric_oracle.tables.study_steps import STEPS
+from metric_oracle.tables.study_folder import STEPS, write_study
 from support import write
 
 METRICS = ["bleu-2", "rouge-l", "radgraph", "chexbert", "bertscore", "radcliq"]
@@ -486,7 +485,7 @@ def test_a_folder_of_something_else_or_in_use(world, tmp_path):
     fails(match, world, {}, metrics=("bleu",), out=out)
     assert (folder / "mine.txt").read_text() == "mine"
     (folder / "mine.txt").unlink()
-    with study_steps.study_job(out):
+    with study_folder.study_job(out):
         match = r"^study: another run of (oracle|mo).study is working in .*study\.unfinished\. Wait for it to end\.$"
         fails(match, world, {}, metrics=("bleu",), out=out)
 
@@ -663,4 +662,4 @@ def test_an_index_without_a_metric_of_a_study(world, tmp_path):
 def test_a_model_file_that_cannot_be_read(tmp_path):
     match = r"^.*gone\.csv cannot be read \(No such file or directory\)\. Check the name of this file\.$"
     with pytest.raises(InputError, match=match):
-        study_steps.checksum_of(tmp_path / "gone.csv")
+        study_folder.checksum_of(tmp_path / "gone.csv")
