@@ -416,7 +416,7 @@ def test_lanes_without_a_token_claim_nothing():
     ptr = np.cumsum([0, *map(len, reports)])
     tokens = Tokens(np.full(ptr[-1], 5, np.int32), ptr, 0)
     index = index_of(np.vstack(reports).astype(np.float32), tokens, np.arange(11))
-    assert len(index.centers) == 2
+    assert len(index.screens["centers"]) == 2
     weights = np.ones(6)
     asked_tokens = Tokens(np.full(3, 5, np.int32), np.array([0, 3]), 0)
     queries = queries_of(asked.astype(np.float32), asked_tokens, np.ones(3), weights)
@@ -487,11 +487,10 @@ def searched(world: World, k: int) -> tuple[Answers, dict]:
 def planted(world: World, stage: str, tokens: np.ndarray) -> World:
     """Return the world with bounds of a stage that lie below the scores of the reports of some tokens."""
     corpus = world.corpus
-    index = world.index
     if stage == "cells":  # in a cell on the other side, as if they were its centre
         cell, radius = corpus.cell.copy(), corpus.radius.copy()
-        cell[tokens], radius[tokens] = len(index.centers), 0
-        centers = np.vstack([index.centers, -index.direction])
+        cell[tokens], radius[tokens] = len(corpus.centers), 0
+        centers = np.vstack([corpus.centers, -corpus.direction])
         wrong = corpus._replace(cell=cell, radius=radius, centers=centers)
     elif stage == "codes":
         terms = corpus.terms.copy()
