@@ -1,12 +1,13 @@
 """Runs of words that reports share with one report of a corpus, exactly, without scoring pairs."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from metric_oracle.indexes.features import lookup
-from metric_oracle.indexes.ngrams import NgramIndex, flatten, positions
+from metric_oracle.indexes.ngrams import NgramIndex, positions
 
 LARGEST_TABLE = 1 << 24  # entries of a table of keys, 64 MiB; a search among more keys needs no table
 
@@ -35,7 +36,7 @@ def shared_runs(sequences: Sequence[tuple[str, ...]], corpora: Sequence[NgramInd
     is_shared = np.zeros(int(ptr[-1]), np.bool_)  # by the place of the first word
     report_of = np.repeat(np.arange(len(sequences)), np.diff(ptr) + 1)  # a separator follows each report
     for corpus in corpora:
-        word, _ = flatten(sequences, corpus.word_id)
+        word = corpus.ids_of_words(list(chain.from_iterable(sequences)))
         distinct, gram = np.unique(word[word >= 0], return_inverse=True)
         number, n_words, n_grams = np.full(len(corpus.vocabulary), -1, np.int32), len(distinct), len(distinct)
         number[distinct] = np.arange(n_words)

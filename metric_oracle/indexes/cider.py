@@ -16,7 +16,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import FeatureDocuments, Mapped, TranslatedQueries, lookup
 from metric_oracle.indexes.lists import group_rows, offsets_of
-from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_sequences
+from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_sequences, renumbered
 from metric_oracle.indexes.store import Strings
 from metric_oracle.kernels._errors import FLOAT32, gamma
 from metric_oracle.kernels._overlap import Features
@@ -135,7 +135,8 @@ class JoinedFrequencies(Frequencies):
         for order in range(ORDERS):
             n = len(words)
             if order:
-                new_keys = [_keys(side.index, order, word[i], gram[i], n) for i, side in enumerate(sides)]
+                old_keys = [i.gram_key[i.gram_ptr[order] : i.gram_ptr[order + 1]] for i in (self.index, other.index)]
+                new_keys = [renumbered(*of_side, n) for of_side in zip(old_keys, gram, word, strict=True)]
                 distinct, position = np.unique(np.concatenate(new_keys), return_inverse=True)
                 gram, n = np.split(position.reshape(-1), [len(new_keys[0])]), len(distinct)
                 keys.append(distinct)
@@ -166,16 +167,6 @@ def _n_grams(words: list[str], gram_keys: list[np.ndarray]) -> NgramIndex:
         empty,
         np.zeros(1, np.int64),
     )
-
-
-def _keys(index: NgramIndex, order: int, new_word: np.ndarray, new_gram: np.ndarray, n_words: int) -> np.ndarray:
-    """Return the keys of the n-grams of `order` + 1 words after their parts were numbered anew: int64[n].
-
-    `new_word` has the new number of each word, of which there are `n_words`, and `new_gram` that of each n-gram of
-    `order` words.
-    """
-    before, last = np.divmod(index.gram_key[index.gram_ptr[order] : index.gram_ptr[order + 1]], max(len(new_word), 1))
-    return new_gram[before] * n_words + new_word[last]
 
 
 @dataclass(frozen=True)

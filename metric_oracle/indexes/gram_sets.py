@@ -11,15 +11,16 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
+    Mapped,
     TranslatedQueries,
+    as_queries,
     buckets_of,
     check_features,
     invert,
     lookup,
-    pack_queries,
 )
 from metric_oracle.indexes.lists import group_rows, offsets_of, ranks_of
-from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, flatten, positions, ranked
+from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, positions, ranked, renumbered
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
 from metric_oracle.kernels._overlap import Features, SetBatch, SetCorpus
 from metric_oracle.kernels.contract import read_only
@@ -87,42 +88,20 @@ class GramSets(FeatureDocuments):
         return grams_of(self.words.item(self.sequence_of[document]), self.order)
 
     def encode(self, reports: Reports) -> TranslatedQueries:
-        """Collect the n-grams of queries, and look up those that the corpus has."""
-        which, sequences, *_ = distinct_sequences(reports.texts, "words")
-        number: dict[frozenset[Gram], int] = {}
-        of_sequence: list[int] = []  # the set of each sequence
-        example: list[tuple[str, ...]] = []  # a sequence with each set
-        for words in sequences:
-            q = number.setdefault(grams_of(words, self.order), len(number))
-            of_sequence.append(q)
-            if q == len(example):
-                example.append(words)
-        which = np.array(of_sequence, np.int64)[which] if len(which) else which
-        query, gram = self._find(example)
-        sizes = np.array([[len(grams)] for grams in number], np.int32).reshape(-1, 1)
-        n_grams = len(self.features.post_ptr) - 1
-        rows = group_rows(which, len(number))
-        queries = pack_queries(query, gram, sizes, np.array([0, n_grams]))
-        return TranslatedQueries(*rows, list(number), SetBatch(queries))
+        """Collect the distinct sets of n-grams of the queries, and look up each distinct n-gram once."""
+        which, sequences, words, flat, ptr = distinct_sequences(reports.texts, "words")
+        asked = self.join({"words": index_queries(words, flat, ptr, 1)})
+        gram = word = self.words.ids_of_words(words)
+        for own_keys, keys in zip(self.gram_keys, asked.gram_keys, strict=True):
+            gram = lookup(own_keys, renumbered(keys, gram, word, len(self.words.vocabulary)))
+        rows = group_rows(asked.document_of_row[which], len(asked.sequence_of))
 
-    def _find(self, sequences: list[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pairs (sequence, n-gram) of the n-grams that the corpus has, each once: int64[P] and int64[P].
+        def item(sequence: int) -> frozenset[Gram]:
+            """Return the n-grams of a sequence of words, by its number."""
+            return grams_of(sequences[sequence], self.order)
 
-        Sequences are tuples of words; a pair has their places and the id of an n-gram.
-        """
-        flat, ptr = flatten(sequences, self.words.word_id)
-        gram, n_words = flat.copy(), len(self.words.vocabulary)
-        for order, keys in enumerate(self.gram_keys, 2):
-            position, _ = positions(ptr, order)
-            last = flat[position + order - 1]
-            key = np.where((gram[position] >= 0) & (last >= 0), gram[position] * n_words + last, -1)
-            gram = np.full(len(flat), -1, np.int64)
-            gram[position] = lookup(keys, key)
-        n_grams = len(self.features.post_ptr) - 1
-        position, query = positions(ptr, self.order)
-        is_known = gram[position] >= 0
-        query, gram = np.divmod(np.unique(query[is_known] * n_grams + gram[position][is_known]), max(n_grams, 1))
-        return query, gram
+        batch = SetBatch(as_queries(asked.features, gram))
+        return TranslatedQueries(*rows, Mapped(asked.sequence_of, item), batch)
 
 
 class WordSets(GramSets):

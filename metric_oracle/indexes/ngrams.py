@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import chain, count, repeat
+from itertools import count, repeat
 from pathlib import Path
 from string import ascii_lowercase, digits
 from typing import Any, ClassVar
@@ -185,14 +185,13 @@ class NgramIndex(FeatureDocuments):
     def ids_of(self, other: "NgramIndex") -> np.ndarray:
         """Return the id in this index of each feature of another index, -1 if this index lacks it: int64[V]."""
         words = gram = self.ids_of_words(other.words)
-        n_words, n_other = len(self.vocabulary), max(len(other.vocabulary), 1)
+        n_words = len(self.vocabulary)
         ids = []
         for order in range(len(self.family_ptr) - 1):
             if order:
-                prefix, last = np.divmod(other.gram_key[other.gram_ptr[order] : other.gram_ptr[order + 1]], n_other)
-                is_known = (gram[prefix] >= 0) & (words[last] >= 0)
                 keys = self.gram_key[self.gram_ptr[order] : self.gram_ptr[order + 1]]
-                gram = lookup(keys, np.where(is_known, gram[prefix] * n_words + words[last], -1))
+                of_other = other.gram_key[other.gram_ptr[order] : other.gram_ptr[order + 1]]
+                gram = lookup(keys, renumbered(of_other, gram, words, n_words))
             first, n_grams = self.family_ptr[order], n_words if not order else len(keys)
             repeats = other.repeat_key[other.repeat_ptr[order] : other.repeat_ptr[order + 1]]
             of_gram = gram[repeats >> 32]
@@ -275,12 +274,15 @@ def distinct_sequences(texts: Sequence[str], kind: str) -> tuple[np.ndarray, Map
     return which[of_text], Mapped([distinct[i] for i in first.tolist()], tokens_of), words, flat, ptr
 
 
-def flatten(sequences: Sequence[tuple[str, ...]], word_id: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the word ids of sequences of words, int64[T], -1 for unknown words, and their offsets, int64[n + 1]."""
-    ptr = _ends(sequences)
-    ids = map(word_id.get, chain.from_iterable(sequences), repeat(-1))
-    flat = np.fromiter(ids, np.int64, int(ptr[-1]))
-    return flat, ptr
+def renumbered(keys: np.ndarray, new_gram: np.ndarray, new_word: np.ndarray, n_words: int) -> np.ndarray:
+    """Return keys of n-grams, see `NgramIndex.gram_key`, after their parts were numbered anew: int64[n].
+
+    `new_gram` has the new number of the n-gram that all words but the last make, and `new_word` that of each word, of
+    which there are `n_words`; -1 for one that has none, and then the key is -1.
+    """
+    before, last = np.divmod(keys, max(len(new_word), 1))
+    gram, word = new_gram[before], new_word[last]
+    return np.where((gram >= 0) & (word >= 0), gram * n_words + word, -1)
 
 
 def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarray, np.ndarray]:
