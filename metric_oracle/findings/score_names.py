@@ -10,6 +10,7 @@ from metric_oracle.metrics import ALIASES, METRICS, folded
 
 Direction = Literal["higher", "lower"]
 DIRECTIONS = ("higher", "lower")
+FOREIGN = "a column of another tool"  # the source of such scores in a signature
 
 # Tool -> column names as the tool writes them. Case, blanks and punctuation are ignored. The directions hold for scores
 # of single reports; in tables of means over a test set, RadEval and ReXrank print 1/RadCliQ under the name of RadCliQ.

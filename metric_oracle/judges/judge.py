@@ -14,6 +14,7 @@ import numpy as np
 from metric_oracle.base.errors import InputError, as_called, option
 from metric_oracle.base.progress import Advance, say
 from metric_oracle.findings.results import AFTER, FIXED, OF_POOL
+from metric_oracle.findings.score_names import FOREIGN
 from metric_oracle.judges.judgements import pair_ids
 
 SCORE = "score"
@@ -58,6 +59,11 @@ class Judge:
     def direction(self) -> str:
         """Which scores are better, as signatures have it."""
         return "higher" if self.higher_is_better else "lower"
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The entry of a metric in a signature: what must be equal for scores of one column, whatever the system."""
+        return {"source": FOREIGN, "direction": self.direction, **({"judge": self.version} if self.version else {})}
 
     def is_best(self, scores: np.ndarray) -> np.ndarray:
         """Return which scores are the best possible ones: bool, in the form of `scores`."""

@@ -1,20 +1,26 @@
-"""Expected scores of random retrieval: exact means over the whole corpus, deviations, quantiles and a histogram."""
+"""Expected scores of random retrieval: exact means over the whole corpus, deviations, quantiles and a histogram.
+
+Under a judge, which cannot score the whole corpus, the means are estimated from a sample (`controlled`).
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
+from annotated_types import Gt, Interval
 
 from metric_oracle.base import choices
+from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.choices import RESULTS
-from metric_oracle.base.declared import IN_PYTHON, Uses
+from metric_oracle.base.declared import IN_PYTHON, Flag, Uses
 from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.cells import number_of
@@ -24,11 +30,19 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex
-from metric_oracle.reading import Queries, loaded
+from metric_oracle.indexes.shards import opened
+from metric_oracle.judges.judge import Judge
+from metric_oracle.judges.opening import JudgeOptions, opened_judge
+from metric_oracle.metrics import names_of
+from metric_oracle.reading import Queries, attached, loaded
+from metric_oracle.retrieval.baselines import DRAWS, SEED, drawn_rows
+from metric_oracle.retrieval.checks import section_entry
+from metric_oracle.retrieval.controlled import controlled_means
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan_scores
 from metric_oracle.retrieval.pool import n_threads, run_blocks
-from metric_oracle.retrieval.search import signature
+from metric_oracle.retrieval.sampled import ROUNDS, SPARE
+from metric_oracle.retrieval.search import digest, signature
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY = 128
@@ -44,14 +58,17 @@ class Expectation(Finding):
     ----------
     table : pyarrow.Table
         Columns query_id, mean, sd (with n as the divisor), min, one per quantile (q05, ...), max, and n, the number of
-        corpus rows that the metric can score.
+        corpus rows that the metric can score. Under a judge, mean is an estimate, and there are only query_id, mean
+        and n.
     edges : float64[B + 1]
-        Edges of the bins of a histogram of all scores.
+        Edges of the bins of a histogram of all scores; under a judge, of those of the sample.
     counts : int64[B]
         Number of pairs in each bin. A bin includes its lower edge, the last bin both edges.
     signature : dict
         Record of everything needed to compute the same numbers again. Its entry `error` bounds the error of each score;
-        it is 0 if scores equal those of the plain scorer.
+        it is 0 if scores equal those of the plain scorer. Under a judge, its entry `sampled` has the standard error of
+        the mean over all test reports; that without correction (`plain_error`, of `plain_mean`); the number of random
+        reports for each (`rows`), of distinct `pairs`, and the slope of each metric.
     """
 
     table: pa.Table
@@ -73,11 +90,20 @@ class Expectation(Finding):
         columns = {name: number_of(name) for name in self.table.column_names if name not in ("query_id", "n")}
         n, n_rows = self.table.num_rows, self.table["n"][0].as_py()
         lines = [f"{n:,} test reports x {n_rows:,} reports, mean score {self.table['mean'].to_numpy().mean():.4f}"]
-        if self.signature["error"] > 0:
+        sampled = self.signature.get("sampled")
+        if sampled is not None:
+            lines[0] += f", standard error {sampled['standard_error']:.1g}"
+            lines.append(
+                f"{sampled['pairs']:,} pairs were judged; without the correction by the exact means of "
+                f"{', '.join(sampled['slopes'])} the mean would be {sampled['plain_mean']:.4f}, standard error "
+                f"{sampled['plain_error']:.1g}"
+            )
+        elif self.signature["error"] > 0:
             lines.append(f"error of a score at most {self.signature['error']:.1e}")
         if n > SHOWN_QUERIES:
             lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
-        title = f"{self.signature['metric']} of a random report: exact over the corpus"
+        how = "exact over the corpus" if sampled is None else f"from {sampled['rows']:,} for each test report"
+        title = f"{self.signature['metric']} of a random report: {how}"
         rows = self.table.slice(0, SHOWN_QUERIES).to_pylist()
         return [listing(title, rows, "query_id", columns, ["; ".join(lines)], "query")]
 
@@ -178,6 +204,94 @@ def expectation_of(
     return Expectation(table, edges, counts, {**entries, **pairs.settings, **described})
 
 
+def judged_expectation(
+    plans: Sequence[Plan],
+    queries: Reports,
+    judge: Judge,
+    *,
+    draws: int,
+    error: float = 0.0,
+    seed: int = 0,
+    bins: int = BINS_OF_STUDY,
+    tell: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
+) -> Expectation:
+    """Return the means of a judge's scores of each query with all corpus rows, estimated from random rows.
+
+    `plans` are of the metrics whose exact means correct the estimate. At most `draws` rows are drawn for each query,
+    those of the baseline random, and no more than are needed for the standard error `error` of the mean over all
+    queries. Steps of `progress` are the names of the metrics and of the judge.
+    """
+    index, n_queries = plans[0].index, len(queries.ids)
+    rows = drawn_rows(np.arange(index.n_reports), n_queries, seed, draws)
+    distinct, place = np.unique(rows, return_inverse=True)
+    texts = index.take("text", distinct).to_pylist()
+    by_query = zip(queries.texts, place.reshape(n_queries, draws), strict=True)
+    pairs = [[(text, texts[i]) for i in of_query.tolist()] for text, of_query in by_query]
+    every = [*{pair for of_query in pairs for pair in of_query}]
+    judge.check_cost(len(every), judge.n_kept(every), tell)
+    controls = np.array([_control(plan, queries, rows, progress) for plan in plans])
+    n_drawn = draws if error == 0 else min(ROUNDS, draws)
+    score_of, noted = dict[tuple[str, str], float](), dict[str, Any]()
+    while True:
+        new = [*{pair: None for of_query in pairs for pair in of_query[:n_drawn] if pair not in score_of}]
+        found = judge.score(new, counter(progress, judge.name, len(new)))
+        score_of |= zip(new, found.scores.tolist(), strict=True)
+        noted |= found.notes
+        scores = np.array([[score_of[pair] for pair in of_query[:n_drawn]] for of_query in pairs])
+        estimate = controlled_means(scores, controls[:, :, :n_drawn])
+        if n_drawn == draws or estimate.standard_error <= error:
+            break
+        n_drawn = min(max(math.ceil(SPARE * n_drawn * (estimate.standard_error / error) ** 2), n_drawn + 1), draws)
+    table = pa.table(
+        {
+            "query_id": pa.array(queries.ids, pa.large_string()),
+            "mean": estimate.means,
+            "n": np.full(n_queries, index.n_reports),
+        }
+    )
+    below = np.floor(np.ldexp(scores.ravel(), -FINEST)).astype(np.int64)
+    fine = _Bins(FINEST, int(below.min()), np.bincount(below - below.min()))
+    edges, counts = _histogram(fine, float(scores.min()), float(scores.max()), bins)
+    entries = {
+        "metric": judge.name,
+        **judge.entry,
+        "index": index.fingerprint,
+        **section_entry(index, queries),
+        "version": package_version(),
+        "references": digest(queries),
+        "baseline": "expectation",
+        "sampled": {
+            "standard_error": estimate.standard_error,
+            "rows": n_drawn,
+            "seed": seed,
+            "pairs": len(score_of),
+            "plain_mean": float(estimate.plain.mean()),
+            "plain_error": estimate.plain_error,
+            "slopes": {plan.metric.name: float(slope) for plan, slope in zip(plans, estimate.slopes, strict=True)},
+        },
+        **noted,
+    }
+    return Expectation(table, edges, counts, entries)
+
+
+def _control(plan: Plan, queries: Reports, rows: np.ndarray, progress: Progress | None) -> np.ndarray:
+    """Return the scores of a metric for random rows of each query, int64[Q, R], less its exact means: float64[Q, R].
+
+    They are 0 for rows that the metric cannot score, so that their expectation is 0 in any case.
+    """
+    means = expectation_of(plan, queries, progress=progress).table["mean"].to_numpy()
+    pairs = plan.pairs(queries)
+    document_of_row = np.full(plan.index.n_reports, -1)
+    document_of_row[pairs.row_id] = pairs.document_of_row[pairs.row_id]
+    document = document_of_row[rows]
+    is_known = document >= 0
+    deviations = np.zeros(rows.shape)
+    of_query = np.broadcast_to(np.arange(len(rows))[:, None], rows.shape)[is_known]
+    deviations[is_known] = pairs.score(pairs.which[of_query], document[is_known])[0] - means[of_query]
+    return deviations
+
+
 def read_expectation(path: str | Path) -> Expectation:
     """Read the file that `Expectation.write` wrote."""
     names = ("expectation", "baseline expectation")
@@ -270,8 +384,29 @@ def _histogram(bins: _Bins, least: float, greatest: float, most: int) -> tuple[n
 def expectation(
     index: AnyIndex,
     queries: Queries,
-    metric: choices.MetricOfScores,
+    metric: Annotated[
+        str | Sequence[str],
+        Doc(
+            "Metric of the scores, such as bleu, rouge-l or radgraph, see "
+            "[`list_metrics`][metric_oracle.list_metrics]. A sum is not possible. With a judge, the metrics whose "
+            "exact means correct the estimate; several with commas."
+        ),
+        choices.METRIC,
+    ],
     *,
+    draws: Annotated[
+        Annotated[int, Interval(ge=2, le=10_000)] | None,
+        Doc(f"With a judge: most random reports that it scores for each test report. By default {DRAWS}."),
+    ] = None,
+    error: Annotated[
+        Annotated[float, Gt(0)] | None,
+        Doc(
+            "With a judge: standard error of the mean over all test reports at which no more random reports are drawn. "
+            "By default there are `draws` for each."
+        ),
+        Flag(metavar="E"),
+    ] = None,
+    seed: choices.Seed | None = None,
     quantiles: Annotated[
         Sequence[float],
         Doc(
@@ -294,10 +429,13 @@ def expectation(
         Uses("threads", *SETTINGS),
     ] = None,
     progress: Progress | None = None,
+    **judge: Unpack[JudgeOptions],
 ) -> Expectation:
     """Compute exact statistics of random retrieval: mean, standard deviation and quantiles of the scores.
 
-    The statistics of a test report are over its scores with all reports of the corpus, so that nothing is drawn.
+    The statistics of a test report are over its scores with all reports of the corpus, so that nothing is drawn. With
+    `judge` or `judged`, whose scores cannot be computed for the whole corpus, the means are estimated from random
+    reports, and corrected by the exact means of `metric`; `draws`, `error` and `seed` are for this sample.
 
     Returns
     -------
@@ -319,6 +457,27 @@ def expectation(
     [0.5]
     """
     _quantile_names(quantiles)  # before a file is opened
-    plan = plan_scores(index, metric, options or DEFAULTS)
-    asked = loaded(queries, plan.index, progress, metrics=[plan.metric])
-    return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)
+    given = {name: value for name, value in judge.items() if value is not None}
+    if not given:
+        check_left_out({"draws": draws, "error": error, "seed": seed}, "without a judge")
+        names = [metric] if isinstance(metric, str) else metric
+        if len(names) != 1:
+            raise InputError("metric", "must be a single one", len(names), "Run the command once for each metric.")
+        plan = plan_scores(index, names[0], options or DEFAULTS)
+        asked = loaded(queries, plan.index, progress, metrics=[plan.metric])
+        return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)
+    with opened_judge(judge) as asking:
+        corpus = opened(index)
+        plans = [plan_scores(corpus, name, options or DEFAULTS) for name in names_of(metric) or ()]
+        asked = loaded(queries, corpus, progress, metrics=[plan.metric for plan in plans])
+        return judged_expectation(
+            plans,
+            asked,
+            asking,
+            draws=draws or DRAWS,
+            error=error or 0.0,
+            seed=seed or SEED,
+            bins=bins,
+            tell=attached(queries).models.get("tell"),
+            progress=progress,
+        )

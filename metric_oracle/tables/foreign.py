@@ -15,7 +15,7 @@ from metric_oracle.base.errors import InputError, option
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.tables import canonical_ids, check_unique, numbers_of, read_table
 from metric_oracle.findings.results import Scores
-from metric_oracle.findings.score_names import DIRECTIONS, direction_of
+from metric_oracle.findings.score_names import DIRECTIONS, FOREIGN, direction_of
 
 
 def read_foreign(
@@ -76,7 +76,7 @@ def read_foreign(
                 "Correct it.",
             )
         columns[column] = values.to_arrow()
-        entries[column] = {"source": "a column of another tool", "direction": direction}
+        entries[column] = {"source": FOREIGN, "direction": direction}
     if not columns:
         raise InputError(
             f"{path} has no column of numbers whose direction is known; columns: {table.header}.",

@@ -13,7 +13,9 @@ from metric_oracle.base.errors import InputError, as_called, if_taken, option
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.corpus_bleu import counts_in
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
+from metric_oracle.findings.score_names import FOREIGN
 from metric_oracle.metrics import METRICS, get_metric
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import counted_entry
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.pair_scores import MADE, SETTINGS
@@ -101,7 +103,9 @@ def scores_of_results(results: Results) -> Scores:
     For means, the entry ``averaged`` of the signature says over what, and has the range of the single scores.
     """
     signature, table = results.signature, results.table
-    record = get_metric(str(signature.get("metric")))
+    name = str(signature.get("metric"))
+    record = None if signature.get("source") == FOREIGN else get_metric(name)  # the scores of a judge
+    name = name if record is None else record.name
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
     is_expected = signature.get("baseline") == "expectation"
     first = np.arange(table.num_rows) if is_expected else np.flatnonzero(table["rank"].to_numpy() == 1)
@@ -109,23 +113,45 @@ def scores_of_results(results: Results) -> Scores:
     scores = table["mean" if is_expected else "score"].to_numpy()
     averaged = None
     if is_expected:
-        columns[record.name] = scores
-        ends = [table["min"].to_numpy().min(), table["max"].to_numpy().max()]
-        averaged = {"over": "all reports of the corpus", "ranges": {record.name: ends}}
+        columns[name] = scores
+        averaged = {"over": "all reports of the corpus", "ranges": {name: None}}
+        if "sampled" in signature:
+            averaged["sampled"] = {name: signature["sampled"]}
+        else:
+            averaged["ranges"] = {name: [table["min"].to_numpy().min(), table["max"].to_numpy().max()]}
     elif draws > 1:
         by_query = scores.reshape(-1, draws)
-        columns[record.name] = by_query.mean(axis=1)
-        averaged = {"over": f"{draws:,} random reports", "ranges": {record.name: [by_query.min(), by_query.max()]}}
+        columns[name] = by_query.mean(axis=1)
+        averaged = {"over": f"{draws:,} random reports", "ranges": {name: [by_query.min(), by_query.max()]}}
     else:
-        columns[record.name] = scores[first]
+        columns[name] = scores[first]
         for part in results.components:
-            columns[f"{record.name}.{part}"] = table[part].take(pa.array(first)).cast(pa.float64())
+            columns[f"{name}.{part}"] = table[part].take(pa.array(first)).cast(pa.float64())
+    return Scores(
+        pa.table(columns),
+        {
+            "kind": "scores",
+            "system": name_of_results(signature),
+            "metrics": {name: _entry(record, signature)},
+            "references": signature.get("references"),
+            **{key: signature[key] for key in ("section",) if key in signature},
+            "n": len(first),
+            "version": signature.get("version"),
+            **({"averaged": averaged} if averaged else {}),
+        },
+    )
+
+
+def _entry(record: Metric | None, signature: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of the metric of results, as scores of the same metric have it; `record` is None for a judge."""
+    if record is None:
+        return {key: signature[key] for key in ("source", "direction", "judge") if key in signature}
     content = signature.get("representation") or {}
     made = {
         kind: {key: content[kind][key] for key in MADE if content.get(kind, {}).get(key) is not None}
         for kind in record.representations
     }
-    entry = {
+    return {
         "options": signature.get("options"),
         "source": signature.get("source"),
         "tool": signature.get("tool"),
@@ -134,19 +160,6 @@ def scores_of_results(results: Results) -> Scores:
         **{key: signature[key] for key in SETTINGS if key in signature},
         **counted_entry(record, signature.get("idf"), signature.get("index")),
     }
-    return Scores(
-        pa.table(columns),
-        {
-            "kind": "scores",
-            "system": name_of_results(signature),
-            "metrics": {record.name: entry},
-            "references": signature.get("references"),
-            **{key: signature[key] for key in ("section",) if key in signature},
-            "n": len(first),
-            "version": signature.get("version"),
-            **({"averaged": averaged} if averaged else {}),
-        },
-    )
 
 
 def _joined(name: str, a: Scores, b: Scores) -> Scores:

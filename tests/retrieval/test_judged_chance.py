@@ -1,0 +1,184 @@
+"""The mean score of random reports under a judge: near the truth, and the nearer by what is known of cheap metrics."""
+
+import csv
+import random
+import sys
+
+import numpy as np
+import pytest
+
+import metric_oracle as mo
+from metric_oracle.base.errors import InputError
+from metric_oracle.retrieval.baselines import drawn_rows
+from metric_oracle.retrieval.controlled import controlled_means
+from metric_oracle.retrieval.expectation import read_expectation
+from metric_oracle.retrieval.plan import plan_scores
+from metric_oracle.tables.systems import read_system
+
+
+class Judge:
+    """A judge whose score is a function of both texts; it counts the pairs that it read."""
+
+    def __init__(self, score):
+        self.score, self.asked = score, []
+
+    def __call__(self, pairs):
+        self.asked += pairs
+        return [self.score(*pair) for pair in pairs]
+
+
+def shared(reference, candidate):
+    """Return the share of distinct words that two texts have in common, of all their words, as a judge's score."""
+    one, other = set(reference.split()), set(candidate.split())
+    return len(one & other) / max(len(one | other), 1)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Return an index with texts that repeat, and test reports, of which two are equal."""
+    rng = random.Random(0)
+    words = ["no", "acute", "edema", "small", "left", "effusion", "clear", "lungs", "normal", "heart", "stable"]
+    texts = [" ".join(rng.choices(words, k=rng.randint(1, 9))) for _ in range(160)]
+    corpus = [rng.choice(texts) for _ in range(400)]
+    tests = [" ".join(rng.choices(words, k=rng.randint(1, 9))) for _ in range(39)]
+    index = mo.build_index(corpus, tmp_path_factory.mktemp("judged") / "INDEX", metrics="rouge-l,bleu")
+    return index, [*tests, tests[0]], corpus
+
+
+def judged(world, judge, metric="rouge-l", **options):
+    index, tests, _ = world
+    return mo.expectation(index, tests, metric, judge=judge, name="words", higher_is_better=True, **options)
+
+
+def test_means_are_within_three_standard_errors_in_20_of_20_seeds(world):
+    _, tests, corpus = world
+    truth = np.mean([shared(test, report) for test in tests for report in corpus])
+    for seed in range(20):
+        found = judged(world, Judge(shared), "rouge-l,bleu", draws=6, seed=seed)
+        sampled = found.signature["sampled"]
+        assert abs(found.table["mean"].to_numpy().mean() - truth) <= 3 * sampled["standard_error"]
+        assert abs(sampled["plain_mean"] - truth) <= 3.5 * sampled["plain_error"]
+        assert sampled["standard_error"] < 0.6 * sampled["plain_error"]
+        assert set(sampled["slopes"]) == {"rouge-l", "bleu-2"}
+
+
+def correlated(rng, scores):
+    """Return scores of a judge that correlates at 0.9 with `scores`: with independent noise for each pair."""
+    return scores + rng.normal(0, scores.std() * np.sqrt(1 / 0.9**2 - 1), scores.shape)
+
+
+def test_a_control_of_correlation_090_halves_the_error_on_iu_xray(iu_xray, tmp_path):
+    """The judge is ROUGE-L with noise, known for all pairs, and the control is ROUGE-L, whose exact means are known."""
+    with (iu_xray / "indiana_reports.csv").open(encoding="utf-8", newline="") as file:
+        texts = [row["impression"] for row in csv.DictReader(file) if row["impression"].strip()]
+    random.Random(0).shuffle(texts)
+    index = mo.build_index(mo.reports(texts[200:1200], tell=lambda line: None), tmp_path / "I", metrics="rouge-l")
+    pairs = plan_scores(index, "rouge-l").pairs(mo.reports(texts[:200], tell=lambda line: None).load(index))
+    distinct = np.array([row.copy() for row in pairs.scan(range(pairs.which.max() + 1))])
+    metric = distinct[pairs.which][:, pairs.document_of_row]
+    judge = correlated(np.random.default_rng(1), metric)
+    assert np.corrcoef(judge.ravel(), metric.ravel())[0, 1] == pytest.approx(0.9, abs=0.005)
+    distances, plain, inside = [], [], 0
+    for seed in range(200):
+        rows = drawn_rows(np.arange(1000), 200, seed, 4)
+        scores, deviations = (np.take_along_axis(of, rows, 1) for of in (judge, metric - metric.mean(1)[:, None]))
+        found = controlled_means(scores, deviations[None])
+        distances.append((found.means.mean() - judge.mean()) / found.standard_error)
+        plain.append((found.plain.mean() - judge.mean()) / found.standard_error)
+        inside += seed < 20 and abs(distances[-1]) <= 3
+    assert inside == 20
+    assert 0.85 < np.std(distances) < 1.15  # the standard error is that of many samples
+    assert np.std(distances) <= 0.5 * np.std(plain)
+
+
+def test_each_mean_is_unbiased(world):
+    _, tests, corpus = world
+    truth = np.array([np.mean([shared(test, report) for report in corpus]) for test in tests])
+    found = np.array([judged(world, Judge(shared), draws=4, seed=s).table["mean"].to_numpy() for s in range(30)])
+    distance = (found - truth).mean(axis=0) / (found.std(axis=0) / 30**0.5)
+    assert np.abs(distance).max() < 4.5
+    assert found[:, 0].tolist() != found[:, -1].tolist()  # of equal test reports, drawn independently
+
+
+def test_no_pair_is_judged_twice_and_draws_end_at_the_error(world):
+    judge = Judge(shared)
+    found = judged(world, judge, draws=200, error=0.004)
+    sampled = found.signature["sampled"]
+    assert sampled["standard_error"] <= 0.004
+    assert 2 < sampled["rows"] < 200
+    assert len(judge.asked) == len(set(judge.asked)) == sampled["pairs"]
+    few = judged(world, Judge(shared), draws=3, error=1e-9).signature["sampled"]
+    assert (few["rows"], few["standard_error"] > 1e-9) == (3, True)
+    assert judged(world, Judge(shared), draws=2, error=1.0).signature["sampled"]["rows"] == 2
+
+
+def test_judgements_of_the_pairs_are_told_and_kept(world, tmp_path):
+    index, tests, _ = world
+    lines, judge = [], Judge(shared)
+    given = mo.reports(tests, tell=lines.append)
+    options = {"judge": judge, "name": "words", "higher_is_better": True, "keep": tmp_path / "kept", "draws": 2}
+    first = mo.expectation(index, given, "bleu", **options, seconds_per_pair=3600.0)
+    n = len(judge.asked)
+    assert f"words: {n} distinct pairs to judge; about {n / 24:.1f} days" in lines
+    again = mo.expectation(index, given, "bleu", **options)
+    assert (again.table, len(judge.asked)) == (first.table, n)
+    with pytest.raises(InputError, match=r"most must be at least 79, the pairs to judge; got 5"):
+        judged(world, Judge(shared), draws=2, most=5, seed=5)
+
+
+def test_what_is_shown_written_and_compared(world, tmp_path):
+    index, tests, _ = world
+    found = judged(world, Judge(shared), "rouge-l,bleu", draws=5)
+    (table,) = found.tables()
+    assert table.title == "words of a random report: from 5 for each test report"
+    sampled = found.signature["sampled"]
+    (note,) = table.notes
+    assert f"standard error {sampled['standard_error']:.1g}" in note
+    assert f"without the correction by the exact means of rouge-l, bleu-2 the mean would be {sampled['plain_mean']:.4f}" in note  # fmt: skip  # noqa: E501
+    for ending in ("md", "csv", "parquet", "jsonl", "svg"):
+        found.write(tmp_path / f"chance.{ending}")
+    again = read_expectation(tmp_path / "chance.csv")
+    assert again.table["mean"].to_pylist() == found.table["mean"].to_pylist()
+    assert again.counts.sum() == 5 * len(tests)
+    row = read_system("chance", tmp_path / "chance.parquet")
+    assert row.signature["averaged"]["sampled"]["words"]["rows"] == 5
+    (tmp_path / "other.csv").write_text("id,words\n" + "".join(f"{i},0.5\n" for i in range(len(tests))))
+    ids = {str(i): text for i, text in enumerate(tests)}
+    chance = mo.expectation(index, ids, "bleu", judge=Judge(shared), name="words", higher_is_better=True, draws=2)
+    compared = mo.compare(
+        {"model": mo.read_foreign("model", tmp_path / "other.csv", {"words": "higher"}), "chance": chance},
+        random="chance",
+        resamples=100,
+    )
+    assert compared.cells["model", "words"].mean == 0.5
+
+
+def test_the_command_is_the_function(world, tmp_path, oracle):
+    index, tests, _ = world
+    (tmp_path / "judge.py").write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    pair = json.loads(line)\n"
+        "    one, other = (set(pair[side].split()) for side in ('reference', 'candidate'))\n"
+        "    score = len(one & other) / max(len(one | other), 1)\n"
+        "    print(json.dumps({'pair': pair['pair'], 'score': score}), flush=True)\n"
+    )
+    (tmp_path / "test.csv").write_text("id,report\n" + "".join(f"{i},{text}\n" for i, text in enumerate(tests)))
+    arguments = ["-m", "bleu,rouge-l", "--draws", "4", "--seed", "3", "--out", str(tmp_path / "chance.parquet")]
+    arguments += ["--judge", f"{sys.executable} {tmp_path / 'judge.py'}", "--name", "words", "--direction", "higher"]
+    code, _, err = oracle("baseline", "expectation", str(index.folder), str(tmp_path / "test.csv"), *arguments)
+    assert code == 0, err
+    found = read_expectation(tmp_path / "chance.parquet")
+    wanted = judged(world, Judge(shared), "bleu,rouge-l", draws=4, seed=3)
+    assert found.table["mean"].to_pylist() == wanted.table["mean"].to_pylist()
+    assert found.signature["sampled"] == wanted.signature["sampled"]
+
+
+def test_options_of_a_sample_need_a_judge(world):
+    index, tests, _ = world
+    for option in ({"draws": 3}, {"error": 0.1}, {"seed": 1}):
+        (name,) = option
+        with pytest.raises(InputError, match=rf"{name} must be left out without a judge"):
+            mo.expectation(index, tests, "bleu", **option)
+    with pytest.raises(InputError, match=r"metric must be a single one; got 2. Run the command once for each metric"):
+        mo.expectation(index, tests, ["bleu", "rouge-l"])
