@@ -31,7 +31,8 @@ from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1, res
 from metric_oracle.kernels.contract import Answers, read_only
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import METRICS
-from support import as_opened, examples
+from metric_oracle.retrieval.kernels import arrays_of
+from support import examples
 
 PARTS = (PRECISION, RECALL, F1)
 BASELINES = (None, (0.8, 0.75, 0.78), (-0.3, -0.9, -0.5))
@@ -125,7 +126,7 @@ class World(NamedTuple):
     @property
     def corpus(self) -> TokenCorpus:
         """The arrays that the kernels read."""
-        return self.index.arrays(METRICS["bertscore"], self.queries) if self.wrong is None else self.wrong
+        return read_only(self.index.arrays(METRICS["bertscore"], self.queries) if self.wrong is None else self.wrong)
 
 
 def drawn_states(rng: np.random.Generator, kind: str, sizes: list[int], width: int, is_query: bool) -> np.ndarray:
@@ -204,7 +205,7 @@ def queries_of(states: np.ndarray, tokens: Tokens, weights: np.ndarray, weight_o
 def index_of(states: np.ndarray, tokens: Tokens, document_of_row: np.ndarray) -> StateDocuments:
     """Index states in memory."""
     description = {"encoder": {"model": "drawn"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
-    return as_opened(StateDocuments.from_states(states, tokens, document_of_row, description))
+    return StateDocuments.from_states(states, tokens, document_of_row, description)
 
 
 def draw(seed: int, kind: str, width: int, storage: str, weighing: str, n_units: int, lengths: tuple) -> World:
@@ -441,7 +442,8 @@ def test_the_stages_drop_what_they_can():
     queries = queries_of(states[:6], asked, (asked.ids > 1) * 1.0, weight_of_id)
     work: dict = {}
     found = Answers(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64), np.full(1, -np.inf))
-    cpu.Backend().search(index.arrays(METRICS["bertscore"], queries), batch_of(queries), 0, 1, 1, found, work)
+    corpus, batch = arrays_of(METRICS["bertscore"], index, queries)
+    cpu.Backend().search(corpus, batch, 0, 1, 1, found, work)
     shares = cpu.stages([work, {}])
     closest = shares.pop("closest_call")
     assert list(shares) == [*cpu.STAGES, "scored"]
@@ -498,8 +500,6 @@ def planted(world: World, stage: str, tokens: np.ndarray) -> World:
         wrong = corpus._replace(terms=terms)
     else:  # of all reports at once
         wrong = corpus._replace(norm_error=-0.2)
-    for name in ("cell", "radius", "centers", "terms"):
-        getattr(wrong, name).flags.writeable = False
     return world._replace(wrong=wrong)
 
 

@@ -32,7 +32,7 @@ from metric_oracle.kernels._overlap import SLACK, Features, by_rarity
 from metric_oracle.kernels.bleu import cpu as bleu_cpu
 from metric_oracle.kernels.bleu.score import bleu, brevity
 from metric_oracle.kernels.cider_d import cpu as cider_cpu
-from metric_oracle.kernels.contract import Answers, read_only
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.meteor import cpu as meteor_cpu
 from metric_oracle.kernels.radgraph import cpu as radgraph_cpu
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
@@ -41,10 +41,10 @@ from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.kernels.topk.cpu import expand, insert, new_best, reset, threshold
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.kernels import arrays_of, load_kernel
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.synthetic.corpus import synthesize
-from support import as_opened, examples
+from support import examples
 
 BLEUS = [(order, coco) for order in (1, 2, 3, 4) for coco in (False, True)]
 GRAPH_METRICS = [(0, 1), (0, -1), (2, -1), (3, -1)]
@@ -63,10 +63,10 @@ def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, metric: str)
     """Return (row, score, ties) of each distinct query with a positive score, in two blocks with one work space."""
     found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
     record = METRICS[metric]
-    corpus, backend = index.arrays(record, encoded), kernel.Backend(**record.options)
+    (corpus, batch), backend = arrays_of(record, index, encoded), kernel.Backend(**record.options)
     work = backend.new_workspace(corpus)
     for first, last in ((0, n // 2), (n // 2, n)):
-        backend.search(corpus, read_only(encoded.arrays(record, encoded)), first, last, k, found, work)
+        backend.search(corpus, batch, first, last, k, found, work)
     answers = []
     for q in range(n):
         m = int(np.count_nonzero(found.rows[q] >= 0))
@@ -117,7 +117,7 @@ def check_texts(corpus: list[list[str]], queries: list[list[str]], ks: tuple[int
     texts = [" ".join(report) for report in row_text]
     reports = [list(report) for report in row_text]
     inputs = Reports([str(i) for i in range(len(queries))], [" ".join(query) for query in queries])
-    ngrams, words = (as_opened(build_ngrams(kind, texts, which)) for kind in ("ngrams", "words"))
+    ngrams, words = (build_ngrams(kind, texts, which) for kind in ("ngrams", "words"))
     by_ngrams, by_words = ngrams.encode(inputs), words.encode(inputs)
     distinct = by_ngrams.items
     matches = [np.stack([clipped(reports, list(q), n) for n in (1, 2, 3, 4)]).T.tolist() for q in distinct]
@@ -263,7 +263,7 @@ def sets_of(graph: DrawnGraph) -> tuple[set, set, set, set]:
 
 def check_graphs(corpus: list[DrawnGraph], queries: list[DrawnGraph], ks: tuple[int, ...]) -> None:
     """Compare RadGraph F1 and its variants with Python sets."""
-    index = as_opened(build_graphs(table_of(corpus), np.arange(len(corpus))))
+    index = build_graphs(table_of(corpus), np.arange(len(corpus)))
     encoded = index.encode(
         Reports(
             [str(i) for i in range(len(queries))],
@@ -403,10 +403,10 @@ def graph_of(words: list[str]) -> DrawnGraph:
 def planted_index(metric: str, documents: list[list[str]], query: list[str]) -> tuple[Any, Reports]:
     n, record = len(documents), METRICS[metric]
     if record.kernel == "radgraph":
-        index: Any = as_opened(build_graphs(table_of([graph_of(words) for words in documents]), np.arange(n)))
+        index: Any = build_graphs(table_of([graph_of(words) for words in documents]), np.arange(n))
         return index, inputs_of(metric, query)
     kind = "ngrams" if record.representation not in TOKENIZERS else record.representation
-    index = as_opened(build_ngrams(kind, [" ".join(words) for words in documents], np.arange(n)))
+    index = build_ngrams(kind, [" ".join(words) for words in documents], np.arange(n))
     if record.kernel == "meteor":
         index = StemIndex.join({"ngrams": index})
     elif record.kernel == "cider_d":
@@ -434,7 +434,7 @@ def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable
     """Do what `search_with` does in an index, for the first query, and check the sample of a search of one query."""
     record = METRICS["bleu-2" if metric == WITHOUT_BIGRAM else metric]
     encoded = index.encode(inputs)
-    corpus, batch = index.arrays(record, encoded), read_only(encoded.arrays(record, encoded))
+    corpus, batch = arrays_of(record, index, encoded)
     queries = getattr(batch, "queries", None)
     features, buckets = corpus.features, corpus.buckets
     factors = factor(buckets).astype(np.float64)
@@ -595,7 +595,7 @@ def test_a_search_of_one_query_notices_bounds_that_are_a_tenth_too_low(metric, n
             stopped += 1
             continue
         encoded = index.encode(inputs)
-        corpus, batch = index.arrays(record, encoded), read_only(encoded.arrays(record, encoded))
+        corpus, batch = arrays_of(record, index, encoded)
         scores = next(load_kernel(record, "cpu").score_all(corpus, batch, [0]))
         kept = sorted(work.best.document[: work.best.state[0]].tolist())
         if max(scores) > 0 and kept != np.flatnonzero(scores == max(scores)).tolist():
@@ -668,7 +668,7 @@ def test_buckets_of_several_groups_hold_the_best_documents(metric):
     for document in documents[:: len(documents) // 12]:
         query = [*document[:-1], "w7", "unknown"][: 2 + len(document) // 2 * 2]
         encoded = index.encode(inputs_of(metric, query))
-        corpus, batch = index.arrays(record, encoded), read_only(encoded.arrays(record, encoded))
+        corpus, batch = arrays_of(record, index, encoded)
         scores = next(backend.score_all(corpus, batch, [0])).copy()
         for k, limit in ((1, -np.inf), (7, -np.inf), (3, float(np.sort(scores)[-5]))):
             found = Answers(
@@ -695,13 +695,13 @@ def test_a_search_with_a_broken_bound_raises(metric):
     documents, query = competitors()
     index, inputs = planted_index(metric, documents, query)
     encoded, record = index.encode(inputs), METRICS[metric]
-    corpus, backend = index.arrays(record, encoded), load_kernel(record, "cpu")
+    (corpus, batch), backend = arrays_of(record, index, encoded), load_kernel(record, "cpu")
     work = backend.new_workspace(corpus)
     found = Answers(np.empty((1, 1), np.int64), np.empty((1, 1)), np.empty((1, 1), np.int64), np.full(1, -np.inf))
-    backend.search(corpus, read_only(encoded.arrays(record, encoded)), 0, 1, 1, found, work)
+    backend.search(corpus, batch, 0, 1, 1, found, work)
     work.closest[driver.FILTER] = 0.875
     with pytest.raises(ExactnessError, match=r"got 0\.875 times its score \(filter\)"):
-        backend.search(corpus, read_only(encoded.arrays(record, encoded)), 0, 1, 1, found, work)
+        backend.search(corpus, batch, 0, 1, 1, found, work)
 
 
 @examples(200)

@@ -16,7 +16,7 @@ from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import dot
 from metric_oracle.kernels.chexbert_labels import cpu as labels_cpu
 from metric_oracle.kernels.chexbert_labels.reference import score as label_score
-from metric_oracle.kernels.contract import Answers
+from metric_oracle.kernels.contract import Answers, read_only
 from metric_oracle.kernels.cosine import cpu, cuda
 from metric_oracle.kernels.cosine.codes import (
     BLOCK,
@@ -255,13 +255,14 @@ def test_vectors_too_wide_for_the_bounds():
 
 @pytest.fixture
 def planted(tmp_path):
-    """Return a corpus whose codes can be changed, and queries that are its vectors."""
+    """Return a corpus, queries that are its vectors, and the codes of the corpus, which can be changed."""
     rng = np.random.default_rng(5)
     vectors = rng.standard_normal((600, 40)).astype(np.float32)
     index = stored(inputs(vectors), tmp_path)
     encoded = index.encode(inputs(vectors[:20]))
     corpus, batch = arrays_of(CHEXBERT, index, encoded)
-    return corpus._replace(codes=corpus.codes.copy()), batch
+    codes = corpus.codes.copy()
+    return corpus._replace(codes=read_only(codes)), batch, codes
 
 
 def broken(stage):
@@ -270,17 +271,17 @@ def broken(stage):
 
 
 def test_bound_by_codes_below_the_score_of_a_document_that_is_scored_all_the_same(planted):
-    corpus, batch = planted
+    corpus, batch, codes = planted
     searched(corpus, batch, 600)
-    corpus.codes[2, :, 7] *= 0.99  # of one document of 600, while fewer than k rows are known
+    codes[2, :, 7] *= 0.99  # of one document of 600, while fewer than k rows are known
     with pytest.raises(ExactnessError, match=broken("codes")):
         searched(corpus, batch, 600)
 
 
 def test_bound_by_codes_below_the_scores_of_many_dropped_documents(planted):
-    corpus, batch = planted
+    corpus, batch, codes = planted
     rows = searched(corpus, batch, 1)[0].rows
-    corpus.codes[:, :, ::2] = 0
+    codes[:, :, ::2] = 0
     with pytest.raises(ExactnessError, match=broken("codes")):
         searched(corpus, batch, 1)
     assert (rows[:, 0] == np.arange(20)).all()
@@ -288,8 +289,8 @@ def test_bound_by_codes_below_the_scores_of_many_dropped_documents(planted):
 
 def test_a_search_of_one_query_notices_bounds_of_a_tenth_of_the_documents(planted):
     """Each of 20 queries alone: of 64 documents in the sample one of these is, but once in 1,000 searches."""
-    corpus, batch = planted
-    corpus.codes[:, :, ::10] = 0
+    corpus, batch, codes = planted
+    codes[:, :, ::10] = 0
     for q in range(20):
         alone = batch._replace(vectors=batch.vectors[q : q + 1], codes=batch.codes[q : q + 1])
         with pytest.raises(ExactnessError, match=broken("codes")):
@@ -297,7 +298,7 @@ def test_a_search_of_one_query_notices_bounds_of_a_tenth_of_the_documents(plante
 
 
 def test_float32_bound_below_the_score_of_a_document_that_is_scored_all_the_same(planted, monkeypatch):
-    corpus, batch = planted
+    corpus, batch, _ = planted
     error = cpu.screen_errors(corpus, batch)
     monkeypatch.setattr(cpu, "screen_errors", lambda *_: error - [0, 1e-3])
     with pytest.raises(ExactnessError, match=broken("float32")):
@@ -305,7 +306,7 @@ def test_float32_bound_below_the_score_of_a_document_that_is_scored_all_the_same
 
 
 def test_documents_dropped_by_float32_products_are_scored_in_a_sample(planted):
-    corpus, batch = planted
+    corpus, batch, _ = planted
     error = cpu.screen_errors(corpus, batch)
     workspace, best = cpu.new_workspace(len(corpus.vectors))
     dropped = workspace._replace(least=np.full(cpu.QUERIES, 0.99), dropped=np.zeros((cpu.QUERIES, 2), np.int64))
@@ -338,7 +339,7 @@ def test_bounds_that_are_no_numbers_are_broken():
 
 @pytest.mark.parametrize("part", ["product", "document"])
 def test_broken_products_of_a_gpu(planted, monkeypatch, part):
-    corpus, batch = planted
+    corpus, batch, _ = planted
 
     def nearest(corpus, queries, n):
         products = queries @ corpus.vectors.T

@@ -423,6 +423,7 @@ from metric_oracle.indexes.bertscore import StateDocuments
 from metric_oracle.kernels import _target
 from metric_oracle.kernels.bertscore import cpu
 from metric_oracle.kernels.contract import Answers as Found
+from metric_oracle.retrieval.kernels import arrays_of
 
 rng = np.random.default_rng(0)
 sizes = np.sort(rng.integers(3, 40, 120))[::-1]
@@ -434,18 +435,14 @@ states = (states / np.linalg.norm(states, axis=1, keepdims=True)).astype(np.floa
 tokens = Tokens(rng.integers(2, 40, ptr[-1]).astype(np.int32), ptr, 0)
 description = {"encoder": {"model": "drawn"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
 index = StateDocuments.from_states(states, tokens, np.arange(120) % 110, description)
-for array in [*vars(index).values(), *index.screens.values()]:  # as of an opened index: this processor's code is there
-    if isinstance(array, np.ndarray):
-        array.flags.writeable = False
 asked = Tokens(tokens.ids[: ptr[3]], ptr[:4], 0)
 queries = StateDocuments(
     states[: ptr[3]], asked.ids, asked.ptr, np.arange(4), np.arange(3), weights=np.ones(ptr[3]),
     weight_of_id=index.weights_off(len(index.frequency)),
 )
-batch = queries.arrays(None, queries)
 found = Found(np.zeros((3, 4), np.int64), np.zeros((3, 4)), np.zeros((3, 4), np.int64), np.full(3, -np.inf))
 work = {}
-corpus = index.arrays(None, queries)
+corpus, batch = arrays_of(None, index, queries)
 cpu.Backend().search(corpus, batch, 0, 3, 4, found, work)
 print(_target.path().name, cpu.stages([work])["scored"] < 0.5, end=" ")
 print(b"".join(x.tobytes() for x in found[:4]).hex())

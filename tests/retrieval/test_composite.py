@@ -11,6 +11,7 @@ import pytest
 
 from metric_oracle.base.errors import BackendError, ExactnessError, InputError
 from metric_oracle.findings.results import Results, read_results
+from metric_oracle.kernels.contract import read_only
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import reports
 from metric_oracle.retrieval.building import build_index
@@ -153,7 +154,7 @@ def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp
         falls = np.ones(len(added.items.offset), bool)
         falls[item_of_row[listed]] = not dropped
         bonus = np.where(falls, added.items.offset - np.float32(1), added.items.offset)
-        return added._replace(items=added.items._replace(offset=bonus))
+        return added._replace(items=read_only(added.items._replace(offset=bonus)))
 
     monkeypatch.setattr(composite_cpu.Backend, "bonuses", lowered)
     with pytest.raises(ExactnessError, match=r"^retrieve: the bound of stage 'bonus' must not lie below a score; got"):

@@ -138,7 +138,7 @@ def pack_query(states, weights, basis, direction):
     n, width = states.shape
     path = _target.path()
     wide = states.astype(np.float64)
-    squares = np.cumsum(wide * wide, axis=1)[:, -1]  # in the order of the reference
+    squares = np.cumsum(wide * wide, axis=1)[:, -1].copy()  # in the order of the reference
     unit = wide / np.sqrt(squares)[:, None]
     wide_basis = basis.astype(np.float64)
     inside = unit @ wide_basis
