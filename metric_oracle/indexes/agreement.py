@@ -14,7 +14,6 @@ from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.labels import LabelDocuments
-from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.vectors import VectorDocuments
 from metric_oracle.kernels.chexbert_labels.cpu import LabelVectors
 from metric_oracle.records import Metric
@@ -36,10 +35,8 @@ class AgreementDocuments(VectorDocuments):
     def join(cls, parts: dict[str, Any]) -> Self:
         """Merge the documents of the labels, the one value of `parts`, that have the same positive labels."""
         (labels,) = parts.values()
-        positive, which = np.unique(labels.vectors[:, cls.counted] == 1, axis=0, return_inverse=True)
-        vectors = np.concatenate([positive, ~positive], axis=1).astype(np.int8)
-        document_of_row = np.where(labels.document_of_row >= 0, which.reshape(-1)[labels.document_of_row], -1)
-        return cls(labels, vectors, *group_rows(document_of_row, len(vectors)))
+        positive, row_ptr, row_id = labels.positives(cls.counted)
+        return cls(labels, np.concatenate([positive, ~positive], axis=1).astype(np.int8), row_ptr, row_id)
 
     def encode(self, reports: Reports) -> Self:
         """Return the distinct sets of positive labels of the queries."""

@@ -13,7 +13,6 @@ from metric_oracle.corpora.label_tables import LABELS, is_abnormality
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.labels import LabelDocuments
-from metric_oracle.indexes.lists import group_rows
 from metric_oracle.kernels.crg.cpu import Positives
 from metric_oracle.records import Metric
 
@@ -33,10 +32,7 @@ class PositiveDocuments(Documents):
     @classmethod
     def join(cls, parts: dict[str, Any]) -> "PositiveDocuments":
         """Merge the documents of the labels, `parts["labels"]`, that have the same positive labels."""
-        labels = parts["labels"]
-        positive, which = np.unique(labels.vectors[:, _COUNTED] == 1, axis=0, return_inverse=True)
-        document_of_row = np.where(labels.document_of_row >= 0, which.reshape(-1)[labels.document_of_row], -1)
-        return cls(labels, positive, *group_rows(document_of_row, len(positive)))
+        return cls(parts["labels"], *parts["labels"].positives(_COUNTED))
 
     def encode(self, reports: Reports, *, prevalence: dict[str, int] | None = None) -> "PositiveDocuments":
         """Return the distinct sets of positive labels of the queries, and the prevalence.

@@ -15,7 +15,7 @@ import numpy as np
 from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents
-from metric_oracle.indexes.lists import group_rows
+from metric_oracle.indexes.lists import group_rows, numbered_anew
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.indexes.vectors import VectorDocuments, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.cosine.codes import (
@@ -132,5 +132,4 @@ def _distinct_vectors(kind: str, reports: Reports) -> tuple[np.ndarray, np.ndarr
     for first in range(0, len(position), CHUNK):  # in place: no vector moves to a later position
         chunk = slice(first, first + CHUNK)
         vectors[chunk][: len(position[chunk])] = vectors[position[chunk]]
-    vector_of_row = np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
-    return vectors[: len(position)], *group_rows(vector_of_row, len(position))
+    return vectors[: len(position)], *group_rows(numbered_anew(used_of_row, which), len(position))

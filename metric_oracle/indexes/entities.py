@@ -12,7 +12,7 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.entities import EntityTable
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents
-from metric_oracle.indexes.lists import group_rows, places_of_lists
+from metric_oracle.indexes.lists import group_rows, numbered_anew, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.records import Metric
@@ -129,7 +129,6 @@ def _distinct(table: EntityTable, of_row: np.ndarray) -> EntityLists:
         which[i] = number[key]
     distinct = np.array(first_use, np.int64)
     lists, source = used_table.take(distinct), places_of_lists(used_table.ptr, distinct)
-    list_of_row = np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
-    rows = group_rows(list_of_row, len(first_use))
+    rows = group_rows(numbered_anew(used_of_row, which), len(first_use))
     # Vectors are numbered by first use and every distinct list is kept, so every vector is used.
     return EntityLists(vectors[first], lists.ptr, entity[source].astype(np.int32), lists.kinds, *rows)

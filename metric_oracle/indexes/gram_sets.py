@@ -19,7 +19,7 @@ from metric_oracle.indexes.features import (
     invert,
     lookup,
 )
-from metric_oracle.indexes.lists import group_rows, offsets_of, ranks_of
+from metric_oracle.indexes.lists import group_rows, numbered_anew, offsets_of, ranks_of
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, positions, ranked, renumbered
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
 from metric_oracle.kernels._overlap import Features, SetBatch, SetCorpus
@@ -68,8 +68,7 @@ class GramSets(FeatureDocuments):
         sequence_of = first[by_size]
         set_ptr, ids = reorder(set_ptr, ids, sequence_of)
         sizes = np.diff(set_ptr).astype(np.int32)[None, :]
-        set_of_sequence = ranks_of(by_size)[set_of_sequence]
-        document_of_row = np.where(words.document_of_row >= 0, set_of_sequence[words.document_of_row], -1)
+        document_of_row = numbered_anew(words.document_of_row, ranks_of(by_size)[set_of_sequence])
         features = invert(set_ptr, ids, sizes, sizes[0], document_of_row, n_grams)
         return cls(words, features, sequence_of, gram_keys)
 

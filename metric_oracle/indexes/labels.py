@@ -15,7 +15,7 @@ import numpy as np
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents
-from metric_oracle.indexes.lists import group_rows
+from metric_oracle.indexes.lists import group_rows, numbered_anew
 from metric_oracle.indexes.radgraph import GraphIndex, build_graphs
 from metric_oracle.indexes.store import read_arrays, write_arrays
 from metric_oracle.indexes.vectors import VectorDocuments, distinct_rows, flat_index, in_order_of_use
@@ -56,6 +56,14 @@ class LabelDocuments(VectorDocuments):
         document_of_row = np.full(int(rows.max(initial=-1)) + 1, -1, np.int64)
         document_of_row[rows] = np.repeat(which, n_rows)
         return cls(vectors, *group_rows(document_of_row, len(vectors)), parts[0].meaning)
+
+    def positives(self, columns: Sequence[int] | slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the distinct sets of positive labels of some columns, bool[D, n], and the rows of each set.
+
+        The rows are `row_ptr` and `row_id`.
+        """
+        positive, which = np.unique(self.vectors[:, columns] == 1, axis=0, return_inverse=True)
+        return positive, *group_rows(numbered_anew(self.document_of_row, which.reshape(-1)), len(positive))
 
     def encode(self, reports: Reports) -> Self:
         """Return the distinct label vectors of the queries, with the values that the index uses."""
@@ -98,8 +106,7 @@ class LabelDocuments(VectorDocuments):
         used, used_of_row = in_order_of_use(of_row)
         vectors = cls._values(classes[used], meaning)
         first, which = distinct_rows(vectors)
-        document_of_row = np.where(used_of_row >= 0, which[used_of_row], -1) if len(which) else used_of_row
-        return cls(vectors[first], *group_rows(document_of_row, len(first)), meaning)
+        return cls(vectors[first], *group_rows(numbered_anew(used_of_row, which), len(first)), meaning)
 
     @staticmethod
     def _values(classes: np.ndarray, meaning: str) -> np.ndarray:

@@ -31,6 +31,11 @@ def distinct_in_order(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values[first[order]], ranks_of(order)[which]
 
 
+def numbered_anew(numbers: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Return the new number of each number from 0, which `new` has for all that there are, and -1 for each -1."""
+    return np.append(new, -1)[numbers]
+
+
 def group_rows(document_of_row: np.ndarray, n_documents: int) -> tuple[np.ndarray, np.ndarray]:
     """Return offsets of the rows of each document, int64[D + 1], and the rows, int64[...], ascending within a document.
 

@@ -41,7 +41,7 @@ from metric_oracle.indexes.features import (
     pack_queries,
 )
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
-from metric_oracle.indexes.lists import distinct_in_order, group_rows, offsets_of, ranks_of
+from metric_oracle.indexes.lists import distinct_in_order, group_rows, numbered_anew, offsets_of, ranks_of
 from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
@@ -291,8 +291,7 @@ class GraphIndex(FeatureDocuments):
         order = np.lexsort(_sort_key(sizes)[::-1])
         sizes = sizes[:, order]
         fwd_ptr, fwd_id = reorder(fwd_ptr, fwd_id, example[order])
-        rank = ranks_of(order)
-        document_of_row = np.where(graph_of_row >= 0, rank[document[graph_of_row]] if len(document) else -1, -1)
+        document_of_row = numbered_anew(graph_of_row, ranks_of(order)[document])
         if is_searched:
             indexed_features = invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), document_of_row, int(family_ptr[-1]))
         else:

@@ -19,7 +19,7 @@ import numpy as np
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents
-from metric_oracle.indexes.lists import group_rows, offsets_of, ranks_of
+from metric_oracle.indexes.lists import group_rows, numbered_anew, offsets_of, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.tokens import TokenDocuments
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
@@ -175,11 +175,7 @@ def _distinct_sets(attachment: Attachment, width: int) -> tuple[np.ndarray, np.n
     ptr = offsets_of(n + COPIES)
     inside = np.arange(ptr[-1]) - np.repeat(ptr[:-1], n + COPIES)
     source = np.repeat(begin, n + COPIES) + np.where(inside < np.repeat(n, n + COPIES), inside, 0)
-    set_of_row = (
-        np.where(used_of_row >= 0, ranks_of(by_length)[np.array(set_of, np.int64)][used_of_row], -1)
-        if len(set_of)
-        else used_of_row
-    )
+    set_of_row = numbered_anew(used_of_row, ranks_of(by_length)[np.array(set_of, np.int64)])
     # The last vector is for sets without sentences, which consist of copies of it.
     return np.concatenate([vectors[order], _any_vectors(1, vectors.shape[1])])[source], ptr, set_of_row
 

@@ -56,7 +56,8 @@ def screen(
     Returns
     -------
     dict
-        Arrays by name: those of `indexes.bertscore.StateDocuments` from `centers` to `order`.
+        Arrays by name: those of `kernels.bertscore.query.TokenCorpus` from `cell` to `norm_error`, from `centers` to
+        `direction`, and `order`, see `in_order`.
     """
     n_tokens = len(states)
     rng = np.random.default_rng(seed)
