@@ -791,7 +791,17 @@ class Disk:
         return wrapped
 
 
-def test_full_disk_at_every_write(inputs, built, tmp_path):
+@pytest.fixture(scope="module")
+def few(inputs, tmp_path_factory):
+    """Return the index of one metric for each way to write a part: one file, several, and one that can be derived.
+
+    All parts are written by the same functions, and the time of what follows grows as the square of their number.
+    """
+    metrics = [m for m in ("rouge-l", "chexbert", "chexbert:labels") if get_metric(m).representation in PARTS]
+    return index_module.build_index(inputs, tmp_path_factory.mktemp("few") / "I", metrics=metrics)
+
+
+def test_full_disk_at_every_write(inputs, few, tmp_path):
     (tmp_path / "mine").write_text("mine")
     for n in range(1, 10_000):
         out = tmp_path / f"I{n}"
@@ -800,7 +810,7 @@ def test_full_disk_at_every_write(inputs, built, tmp_path):
             disk = Disk(patch, n, OSError(errno.ENOSPC, "No space left on device"))
             said = ""
             try:
-                index_module.build_index(inputs, out)
+                index_module.build_index(inputs, out, metrics=few.metrics)
             except InputError as error:
                 said = str(error)
             if disk.count < n:
@@ -815,8 +825,8 @@ def test_full_disk_at_every_write(inputs, built, tmp_path):
         )
         kept = {name: content for name, content in everything(tmp_path).items() if not name.startswith(f"{out.name}.")}
         assert kept == before
-        assert index_module.build_index(inputs, out).fingerprint == built.fingerprint
-        assert set(everything(out)) == set(everything(built.folder))
+        assert index_module.build_index(inputs, out, metrics=few.metrics).fingerprint == few.fingerprint
+        assert set(everything(out)) == set(everything(few.folder))
         shutil.rmtree(out)
         assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert n > 30
@@ -855,27 +865,29 @@ def part_of(name):
     return name.partition("/")[0] if "/" in name else "reports"
 
 
-def test_killed_at_many_writes(inputs, built, tmp_path):
+def test_killed_at_many_writes(inputs, few, tmp_path):
     out = tmp_path / "I"
     for n in range(1, 10_000, 4):
         with pytest.MonkeyPatch.context() as patch:
             disk = Disk(patch, n, Killed())
             with suppress(Killed):
-                index_module.build_index(inputs, out)
+                index_module.build_index(inputs, out, metrics=few.metrics)
             if disk.count < n:
                 break
         if out.exists():
-            assert open_index(out).fingerprint == built.fingerprint
+            assert open_index(out).fingerprint == few.fingerprint
         else:
             pieces = job.Job(tmp_path / "I.building", "build.json").pieces
             finished = {part_of(name) for name in pieces} - {
                 part_of(name) for name in pieces if not pieces[name].sha256
             }
             named = Calls()
-            again = index_module.build_index(inputs, out, progress=named)
-            assert again.fingerprint == built.fingerprint
-            assert named.steps == [part for part in PARTS if part not in finished]
-            assert set(everything(out)) == set(everything(built.folder))
+            again = index_module.build_index(inputs, out, metrics=few.metrics, progress=named)
+            assert again.fingerprint == few.fingerprint
+            assert named.steps == [
+                part for part in ("reports", *few.content["representations"]) if part not in finished
+            ]
+            assert set(everything(out)) == set(everything(few.folder))
         shutil.rmtree(out)
         assert not os.listdir(tmp_path)
     assert n > 30
