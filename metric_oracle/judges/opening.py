@@ -122,6 +122,16 @@ def opened_judge(given: JudgeOptions, model: ErrorModel | None = None) -> Iterat
         yield replace(judge, known=kept.of, keep=kept.add)
 
 
+@contextmanager
+def asked_judge(given: JudgeOptions) -> Iterator[Judge | None]:
+    """Yield the judge that options describe, or None if none of them was given; see `opened_judge`."""
+    if not given_of(given):
+        yield None
+        return
+    with opened_judge(given) as judge:
+        yield judge
+
+
 def _of_model(given: JudgeOptions, model: ErrorModel) -> Judge:
     """Return CREPE as a judge: fewer errors are better, and none are best."""
     own = ("judge", "judged", "higher_is_better", "best", "name", "judge_version", "timeout", "batch")

@@ -32,7 +32,7 @@ from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex
 from metric_oracle.indexes.shards import opened
 from metric_oracle.judges.judge import Judge
-from metric_oracle.judges.opening import JudgeOptions, opened_judge
+from metric_oracle.judges.opening import JudgeOptions, asked_judge
 from metric_oracle.metrics import names_of
 from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.retrieval.baselines import DRAWS, SEED, drawn_rows
@@ -457,16 +457,15 @@ def expectation(
     [0.5]
     """
     _quantile_names(quantiles)  # before a file is opened
-    given = {name: value for name, value in judge.items() if value is not None}
-    if not given:
-        check_left_out({"draws": draws, "error": error, "seed": seed}, "without a judge")
-        names = [metric] if isinstance(metric, str) else metric
-        if len(names) != 1:
-            raise InputError("metric", "must be a single one", len(names), "Run the command once for each metric.")
-        plan = plan_scores(index, names[0], options or DEFAULTS)
-        asked = loaded(queries, plan.index, progress, metrics=[plan.metric])
-        return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)
-    with opened_judge(judge) as asking:
+    with asked_judge(judge) as asking:
+        if asking is None:
+            check_left_out({"draws": draws, "error": error, "seed": seed}, "without a judge")
+            names = [metric] if isinstance(metric, str) else metric
+            if len(names) != 1:
+                raise InputError("metric", "must be a single one", len(names), "Run the command once for each metric.")
+            plan = plan_scores(index, names[0], options or DEFAULTS)
+            asked = loaded(queries, plan.index, progress, metrics=[plan.metric])
+            return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)
         corpus = opened(index)
         plans = [plan_scores(corpus, name, options or DEFAULTS) for name in names_of(metric) or ()]
         asked = loaded(queries, corpus, progress, metrics=[plan.metric for plan in plans])

@@ -14,11 +14,12 @@ import pyarrow as pa
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import package_version
-from metric_oracle.base.progress import Progress
+from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
+from metric_oracle.judges.judge import Judge
 from metric_oracle.judges.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
 from metric_oracle.records import Metric
@@ -61,6 +62,7 @@ def score_rows(
     text: bool = False,
     progress: Progress | None = None,
     pair_models: Mapping[str, PairModel] = NO_MODELS,
+    judge: Judge | None = None,
 ) -> Scores:
     """Score the pairs of query i and corpus row ``rows[i]``, each distinct pair once, equal to the plain scorers.
 
@@ -69,8 +71,8 @@ def score_rows(
     is. A blank text needs no graph: its RadGraph F1 is 0, as are BLEU and ROUGE-L; BERTScore is 0 before rescaling.
 
     `system` names in the signature what chose the rows. Of the options only `idf` and `rescale` are used. With `text`
-    the table also has the texts of both sides. `pair_models` are by representation. Raise InputError if rows, metrics
-    or queries do not fit the index.
+    the table also has the texts of both sides. `pair_models` are by representation; the scores of a judge
+    are the last metric. Raise InputError if rows, metrics or queries do not fit the index.
     """
     rows = np.asarray(rows)
     n = len(queries.ids)
@@ -112,10 +114,17 @@ def score_rows(
             values = {name: part.scores for name, part in parts_of.items()}
             total = composite(values.values(), record.terms.values(), record.options["intercept"])
             scored[record.name] = _Scored(is_known, total, values)
+    entries = {record.name: _signature(record, index, used) for record in records}
+    if judge is not None:
+        both = list(zip(queries.texts, index.take("text", rows).to_pylist(), strict=True))
+        found = judge.score(both, counter(progress, judge.name, len({*both})))
+        scored[judge.name] = _Scored(np.ones(n, bool), found.scores, found.components)
+        noted |= {judge.name: {**judge.signature, **found.notes}}
+        entries[judge.name] = judge.entry
     signature = {
         "kind": "scores",
         "system": system,
-        "metrics": {record.name: _signature(record, index, used) for record in records},
+        "metrics": entries,
         "references": digest(queries),
         **section_entry(index, queries),
         "n": n,
@@ -124,11 +133,11 @@ def score_rows(
         **({"noted": noted} if noted else {}),
     }
     columns: dict[str, Any] = {"query_id": pa.array(queries.ids, pa.large_string())}
-    columns |= {record.name: scored[record.name].column(scored[record.name].scores) for record in records}
-    for record in records:
-        of_metric = scored[record.name]
+    columns |= {name: scored[name].column(scored[name].scores) for name in entries}
+    for name in entries:
+        of_metric = scored[name]
         if of_metric.is_known.any():
-            columns |= {f"{record.name}.{name}": of_metric.column(of) for name, of in of_metric.components.items()}
+            columns |= {f"{name}.{part}": of_metric.column(of) for part, of in of_metric.components.items()}
     if text:
         columns["reference"] = pa.array(queries.texts, pa.large_string())
         columns["prediction"] = index.take("text", rows)

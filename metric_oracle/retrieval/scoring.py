@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, Unpack
 
 import numpy as np
 from annotated_doc import Doc
@@ -22,6 +22,8 @@ from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import opened, section_of
+from metric_oracle.judges.judge import Judge
+from metric_oracle.judges.opening import JudgeOptions, asked_judge
 from metric_oracle.judges.pair_models import PairModel, with_pair_models
 from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, get_metric, names_of
 from metric_oracle.reading import AttachedReports, Given, attached, pairs_of_one_table, read_joined, say_wordless
@@ -89,8 +91,11 @@ def score(
     crepe: choices.Crepe | None = None,
     options: OfBertscore | None = None,
     progress: Progress | None = None,
+    **judge: Unpack[JudgeOptions],
 ) -> Scores:
     """Score a model's reports against the radiologists' reports of the same studies, joined on ids.
+
+    The scores of a judge, given by `judge` or `judged`, are one more metric.
 
     Returns
     -------
@@ -149,22 +154,24 @@ def score(
         say(warning, tell)
     texts = {"references": truth.texts, "predictions": generated.texts}
     say_wordless(records or [get_metric("rouge-l")], texts, tell)
-    return score_sides(
-        truth,
-        generated,
-        names,
-        system=system,
-        inner=inner,
-        files=dict(given_references.sources),
-        predicted_files=own_sources(given_references, written),
-        models=models | given_of({"progress": progress}),
-        opened_encoder=None if encoded is None else encoded.open_encoder(progress),
-        options=options,
-        text=text,
-        progress=progress,
-        pair_models=pair_models,
-        counted=corpus,
-    )
+    with asked_judge(judge) as asked:
+        return score_sides(
+            truth,
+            generated,
+            names,
+            system=system,
+            inner=inner,
+            files=dict(given_references.sources),
+            predicted_files=own_sources(given_references, written),
+            models=models | given_of({"progress": progress}),
+            opened_encoder=None if encoded is None else encoded.open_encoder(progress),
+            options=options,
+            text=text,
+            progress=progress,
+            pair_models=pair_models,
+            judge=asked,
+            counted=corpus,
+        )
 
 
 def _step_for_sections(section: str, predicted: str) -> str:
@@ -287,6 +294,7 @@ def score_sides(
     text: bool = False,
     progress: Progress | None = None,
     pair_models: Mapping[str, PairModel] = NO_MODELS,
+    judge: Judge | None = None,
     counted: Index | None = None,
 ) -> Scores:
     """Score a model's predictions against the reports, joined on ids; empty predictions are scored too.
@@ -321,6 +329,9 @@ def score_sides(
     )
     row_of = {prediction: row for row, prediction in enumerate(order)}
     rows = np.array([row_of[i] for i in answered], np.int64)
+    if judge is not None:
+        pairs = [*dict.fromkeys((text, corpus.texts[row]) for text, row in zip(queries.texts, rows, strict=True))]
+        judge.check_cost(len(pairs), judge.n_kept(pairs), tell)
     usual = [name for name in DEFAULT_METRICS if all(can_make(corpus, kind) for kind in METRICS[name].representations)]
     built = [name for name in (usual if names is None else names) if METRICS[name].is_searched]
     index = MemoryIndex(corpus, built, progress=silent if progress is None else progress)
@@ -334,6 +345,7 @@ def score_sides(
         text=text,
         progress=progress,
         pair_models=pair_models,
+        judge=judge,
     )
     n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
     if n_cut:
