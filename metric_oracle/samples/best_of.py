@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,8 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signed
 from metric_oracle.indexes.shards import opened, section_of
+from metric_oracle.judges.judge import Judge
+from metric_oracle.judges.opening import JudgeOptions, asked_judge
 from metric_oracle.reading import attached, read_joined
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.groups import expected_scores
@@ -48,6 +50,7 @@ from metric_oracle.samples.matrices import (
     SampledReports,
     checked_metrics,
     entries,
+    judged_matrices,
     matrices,
     of_samples,
     scores_with,
@@ -329,6 +332,7 @@ def best_of(
     options: OptionsOfSamples | None = None,
     seed: choices.Seed = 0,
     progress: Progress | None = None,
+    **judge: Unpack[JudgeOptions],
 ) -> BestOf:
     """Measure how good the best of n reports of a model is expected to be, and how near selectors come to it.
 
@@ -336,7 +340,8 @@ def best_of(
     simulation. Means are over studies, with BCa intervals over studies. Selectors are the first sample, the one with
     the highest log-probability, the longest, the consensus under each metric, and the greatest value of `column`.
 
-    A model or an encoder that is given for the references makes what a metric reads for both sides.
+    A model or an encoder that is given for the references makes what a metric reads for both sides. The scores of a
+    judge, given by `judge` or `judged`, are one more metric, without its consensus, of which the pairs would be many.
 
     Returns
     -------
@@ -413,15 +418,23 @@ def best_of(
         sign = 1 if record.higher_is_better else -1
         utilities = [expected_scores(matrix) for matrix in matrices(reports, sizes, record, options, counted)]
         consensus[record.name] = [_first(sign * of_study) if len(of_study) > 1 else 0 for of_study in utilities]
+    shown: list[Metric | Judge] = [*records]
+    made = entries(reports, queries, records, options, counted)
+    with asked_judge(judge) as asked:
+        if asked is not None:
+            shown.append(asked)
+            made[asked.name] = asked.entry
+            truths = [[text] for text in queries.texts]
+            scores[asked.name] = [of[:, 0] for of in judged_matrices(asked, truths, samples.texts, tell, step)]
     chosen = chosen_by(samples, consensus, column)
-    curve = [row for record in records for row in _curve(record, scores[record.name], seed)]
-    rows = [row for record in records for row in _selectors(record, scores[record.name], chosen, seed)]
+    curve = [row for one in shown for row in _curve(one, scores[one.name], seed)]
+    rows = [row for one in shown for row in _selectors(one, scores[one.name], chosen, seed)]
     tested = [row for row in rows if row["p_value"] is not None]
     for row, p in zip(tested, adjusted([row["p_value"] for row in tested]), strict=True):
         row["p_adjusted"] = p
     signature = signed(
         kind="best of n",
-        metrics=entries(reports, queries, records, options, counted),
+        metrics=made,
         samples=signature_of(samples, written.data),
         references=digest(queries),
         **({"section": queries.section} if queries.section else {}),
@@ -507,7 +520,7 @@ def points(largest: int) -> list[int]:
     return sorted({*(1 << power for power in range(largest.bit_length())), largest})
 
 
-def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any]]:
+def _curve(record: Metric | Judge, scores: list[Array], seed: int) -> list[dict[str, Any]]:
     """Return a row for each n of `points`: the mean over the studies with n samples or more; `scores` by study.
 
     There is no row for an n that fewer than two studies have.
@@ -530,7 +543,9 @@ def _curve(record: Metric, scores: list[Array], seed: int) -> list[dict[str, Any
     return rows
 
 
-def _selectors(record: Metric, scores: list[Array], chosen: dict[str, list[int]], seed: int) -> list[dict[str, Any]]:
+def _selectors(
+    record: Metric | Judge, scores: list[Array], chosen: dict[str, list[int]], seed: int
+) -> list[dict[str, Any]]:
     """Return rows for the mean of all samples, for each selector, and for the best of all samples.
 
     `scores` has float64[N] for each study, `chosen` what `chosen_by` returned. `p_adjusted` is None in all rows.

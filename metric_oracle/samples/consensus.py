@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from metric_oracle.findings.results import Results
 from metric_oracle.findings.signature import signed
 from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.shards import opened
+from metric_oracle.judges.opening import JudgeOptions, asked_judge
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import attached, say_wordless
 from metric_oracle.retrieval.groups import expected_scores
@@ -30,6 +31,7 @@ from metric_oracle.samples.matrices import (
     OptionsOfSamples,
     SampledReports,
     checked_metrics,
+    judged_matrices,
     made_by,
     matrices,
     of_samples,
@@ -261,7 +263,7 @@ class Consensus(Finding):
 
     def _name(self, metric: str) -> str:
         """Return the registry's name of a metric of the consensus; raise InputError for any other metric."""
-        name = get_metric(metric).name
+        name = metric if metric in self.chosen else get_metric(metric).name  # a judge has no record
         check_one_of("metric", name, self.chosen)
         return name
 
@@ -288,12 +290,14 @@ def consensus(
     index: CountedIndex | None = None,
     options: OptionsOfSamples | None = None,
     progress: Progress | None = None,
+    **judge: Unpack[JudgeOptions],
 ) -> Consensus:
     """Choose, of several reports of a model for each study, the one that agrees best with the others.
 
     The expected score of a sample is its mean score with the other samples of its study as references (minimum Bayes
     risk decoding). The sample itself is left out; another sample with the same text counts. The chosen reports are
-    predictions; of several metrics each has a file of its own, such as chosen-radgraph.csv.
+    predictions; of several metrics each has a file of its own, such as chosen-radgraph.csv. The scores of a judge,
+    given by `judge` or `judged`, are one more metric; it reads all pairs of the samples of a study.
 
     Returns
     -------
@@ -339,12 +343,20 @@ def consensus(
     for place, record in enumerate(records):
         step(record.name, place, len(records))
         of_metric[record.name] = matrices(reports, sizes, record, options, counted)
-        utilities[record.name] = [
+    is_higher = {record.name: record.higher_is_better for record in records}
+    judged: dict[str, Any] = {}
+    with asked_judge(judge) as asked:
+        if asked is not None:
+            is_higher[asked.name], judged[asked.name] = asked.higher_is_better, asked.entry
+            texts = samples.texts
+            of_metric[asked.name] = judged_matrices(asked, texts, texts, given.models.get("tell"), step)
+    for name, of_studies in of_metric.items():
+        utilities[name] = [
             expected_scores(matrix, None if logprobs is None else logprobs[study])
-            for study, matrix in enumerate(of_metric[record.name])
+            for study, matrix in enumerate(of_studies)
         ]
-        sign = 1 if record.higher_is_better else -1
-        chosen[record.name] = [int(np.argmax(sign * of)) if len(of) > 1 else 0 for of in utilities[record.name]]
+        sign = 1 if is_higher[name] else -1
+        chosen[name] = [int(np.argmax(sign * of)) if len(of) > 1 else 0 for of in utilities[name]]
     signature = {
         "kind": "consensus",
         "metrics": {
@@ -358,7 +370,8 @@ def consensus(
                 **({"frequencies": counted.fingerprint} if counted is not None and record.counts_corpus else {}),
             }
             for record in records
-        },
+        }
+        | judged,
         "weights": "exp(logprob)" if weighted else "equal",
         "samples": signature_of(samples, given.data),
         **({"section": samples.section[0]} if samples.section[0] else {}),

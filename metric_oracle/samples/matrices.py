@@ -1,6 +1,6 @@
 """The samples of each study with their sources, and the scores of all pairs of a group."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -12,10 +12,12 @@ from metric_oracle.base import choices
 from metric_oracle.base.declared import Flag, Uses
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import checksum
+from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
+from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric, names_of
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_alone, check_counted, with_frequencies
@@ -105,6 +107,28 @@ def scores_with(
     """
     scores = score_groups(references, samples, (np.ones(len(sizes), np.int64), sizes), record, options, counted)
     return [matrix[:, 0] for matrix in scores]
+
+
+def judged_matrices(
+    judge: Judge,
+    references: Sequence[Sequence[str]],
+    samples: Sequence[Sequence[str]],
+    tell: Callable[[str], None] | None,
+    progress: Progress,
+) -> list[npt.NDArray[np.float64]]:
+    """Return a judge's scores of all samples of each study with all its references, float64[samples, references]."""
+    pairs = [
+        (reference, sample)
+        for of_study, group in zip(references, samples, strict=True)
+        for sample in group
+        for reference in of_study
+    ]
+    distinct = [*dict.fromkeys(pairs)]
+    judge.check_cost(len(distinct), judge.n_kept(distinct), tell)
+    scores = judge.score(pairs, counter(progress, judge.name, len(distinct))).scores
+    shapes = [(len(group), len(of_study)) for of_study, group in zip(references, samples, strict=True)]
+    parts = np.split(scores, np.cumsum([rows * columns for rows, columns in shapes])[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def entries(
