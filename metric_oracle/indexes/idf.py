@@ -12,9 +12,9 @@ from metric_oracle.corpora.tables import numbers_of, read_table
 LEAST_WEIGHT, GREATEST_WEIGHT = 1e-30, 1e30
 
 
-def _are_weights(weight: np.ndarray) -> bool:
-    """Return whether all weights are 0 or in the range from `LEAST_WEIGHT` to `GREATEST_WEIGHT`."""
-    return bool(np.all((weight == 0) | ((weight >= LEAST_WEIGHT) & (weight <= GREATEST_WEIGHT))))
+def _are_weights(values: np.ndarray) -> np.ndarray:
+    """Return whether each value is 0 or in the range from `LEAST_WEIGHT` to `GREATEST_WEIGHT`: bool[n]."""
+    return (values == 0) | ((values >= LEAST_WEIGHT) & (values <= GREATEST_WEIGHT))
 
 
 def checked(weight: np.ndarray, n_ids: int) -> np.ndarray:
@@ -23,8 +23,9 @@ def checked(weight: np.ndarray, n_ids: int) -> np.ndarray:
     if weight.ndim != 1 or weight.dtype.kind not in "fiu" or len(weight) < n_ids:
         raise InputError(f"idf {rule}; got {weight.dtype}{list(weight.shape)}.", "Give one weight for each token id.")
     wide = weight.astype(np.float64)
-    if not _are_weights(wide):
-        place = int(np.flatnonzero(~((wide == 0) | ((wide >= LEAST_WEIGHT) & (wide <= GREATEST_WEIGHT))))[0])
+    wrong = np.flatnonzero(~_are_weights(wide))
+    if len(wrong):
+        place = int(wrong[0])
         raise InputError(f"idf {rule}; got {wide[place]} for token {place}.", "Repair it.")
     return wide
 
@@ -44,7 +45,7 @@ def read(path: Path, n_ids: int) -> np.ndarray:
     """
     table = read_table(path)
     ids, values = (numbers_of(table.column(name)).to_numpy() for name in ("token_id", "idf"))
-    if not len(ids) or not (ids >= 0).all() or (ids != np.floor(ids)).any() or not _are_weights(values):
+    if not len(ids) or not (ids >= 0).all() or (ids != np.floor(ids)).any() or not _are_weights(values).all():
         raise InputError(
             f"{path} must have token ids from 0, and weights that are 0 or from 1e-30 to 1e30, in every row.",
             "Correct the table.",

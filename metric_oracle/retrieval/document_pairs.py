@@ -53,7 +53,7 @@ class Pairs:
         found: list[tuple[Index, Documents, Documents]] = []
         for shard, representation in compared(index, record):
             encoded = (
-                representation.encode_again(queries, found[0][2], **settings)
+                representation.encode_again(queries, found[-1][2], **settings)
                 if found
                 else encode_for(shard, record, representation, queries, settings)
             )

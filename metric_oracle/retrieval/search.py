@@ -90,7 +90,7 @@ def search(
             if progress is not None:
                 progress(0)  # encoded, none answered
         else:
-            of_shard = representation.encode_again(queries, encoded, **options.settings)
+            encoded = of_shard = representation.encode_again(queries, encoded, **options.settings)
         n = int(of_shard.document_of_row.max()) + 1 if len(of_shard.document_of_row) else 0
         part, of_part, exact = search_shard(
             queries.ids,

@@ -122,6 +122,22 @@ def test_texts_are_tokenized_once(corpus, tmp_path, monkeypatch):
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("metric", ["rouge-l", "radgraph"])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_reports_of_a_shard_are_queries_of_all_shards(tmp_path, metric, place):
+    """Those of the first shard are its documents there; the other shards encode them, as they do those of files."""
+    texts = random_texts(7, 40, WORDS)
+    made = {
+        str(i): {"text": text, **graph(*((word, "OBS-DP") for word in text.split()))} for i, text in enumerate(texts)
+    }
+    (tmp_path / "graphs.json").write_text(json.dumps(made))
+    reports = mo.reports(dict(zip(made, texts, strict=True)), radgraph=tmp_path / "graphs.json")
+    many = mo.build_index(reports, tmp_path / "set", metrics=metric, shard_rows=10)
+    asked = mo.reports(many.shard(place).folder)
+    wanted = mo.retrieve(many, reports.load().take(np.arange(10 * place, 10 * place + 10)), metric, k=5)
+    assert mo.retrieve(many, asked, metric, k=5).table.equals(wanted.table)
+
+
 def test_what_no_corpus_changes_is_kept(corpus, tmp_path):
     labels = {"chexbert_labels": corpus["train_labels"], "uncertain": "positive"}
     many = mo.build_index(
