@@ -23,7 +23,6 @@ from metric_oracle.kernels.bleu.score import bleu
 from metric_oracle.kernels.radgraph.score import mean_f1
 from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.pool import n_threads
 
 PRODUCT = 4096  # rows and columns of the product that is timed: 137 billion operations
@@ -145,7 +144,7 @@ def work_of(index: Index, queries: Reports, metric: str, stages: Mapping[str, fl
     stages : dict
         Of metrics over vectors: the share of pairs that each stage of the search dropped, as the signature says.
     """
-    representation: Any = representation_of(index, get_metric(metric))
+    representation: Any = index.representation(get_metric(metric))
     encoded = representation.encode(queries)
     if metric in ("chexbert", "bertscore", "radcliq"):
         assert stages is not None

@@ -40,7 +40,6 @@ from benchmarks.state_peers import APPROXIMATE, STATE_PEERS
 from metric_oracle.base.choices import Backend
 from metric_oracle.bench.timing import columns_of, repeated, single_studies, timed
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.tables.systems import RANDOM
 
 FULL_SIZE = (185_538, 2_192)  # reports and tests that the goals hold for
@@ -195,7 +194,7 @@ def _open(bench: Bench) -> Measurement:
         assert index.reports is not None
         for metric in metrics:
             _mark(marks, metric)
-            representation_of(index, get_metric(metric))
+            index.representation(get_metric(metric))
         _collect(marks, totals, parts)
     columns = {f"{part}_ms": 1000 * median(seconds[1:]) for part, seconds in parts.items()}
     return Measurement([1000 * seconds for seconds in totals[1:]], columns)  # the first one imports modules

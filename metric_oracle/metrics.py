@@ -31,7 +31,10 @@ def _collected() -> Iterator[Metric]:
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _collected()}
 REPRESENTATIONS: dict[str, RepresentationRecord] = {
-    kind.name: kind for metric in METRICS.values() if not metric.terms for kind in (*metric.reads.parts, metric.reads)
+    kind.name: kind
+    for metric in METRICS.values()
+    for term in metric.terms.values()
+    for kind in (*term.metric.reads.parts, term.metric.reads)
 }
 SOURCES: dict[str, SourceRecord] = {
     kind.source.name: kind.source for kind in REPRESENTATIONS.values() if kind.source is not None

@@ -5,7 +5,8 @@ Records are data: names, citations, properties, and where the code is. They stan
 list and check them without loading it.
 """
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -13,6 +14,13 @@ from typing import Any
 # Commands that use most metrics by default; see `Metric.shown_in`.
 USUAL = ("score", "study", "bench")
 COMPOSITE = "composite"  # name of metrics that are not in the registry, because their weights are in a file
+SUM = "sum"  # kernel of metrics that add up the scores of others
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 
 
 @dataclass(frozen=True)
@@ -107,11 +115,36 @@ class Metric:
     tool: str = ""
     title: str = ""  # name in tables for papers; by default `name`
     column: str = ""  # name of the column in report_scores.csv of CXR-Report-Metric
+    # What follows is of a sum; any other metric is a sum of one term, itself, see `terms`.
+    added: "tuple[Term, ...]" = ()  # its terms, in the order in which they are added
+    intercept: float = 0.0  # what is added to the terms
+    is_weighted: bool = False  # whether a signature records intercept and weights
+    conditions: "tuple[Condition, ...]" = ()  # all of which a listed report fulfils
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it adds up the scores of other metrics, or has conditions on them."""
+        return self.kernel == SUM
 
     @property
     def terms(self) -> "Mapping[str, Term]":
-        """The terms of a composite by name of their metrics; empty for any other metric."""
-        return self.options.get("terms", {})  # type: ignore[return-value]
+        """The terms that are added up, by name of their metrics; a metric that is no sum is its own only term."""
+        return {term.metric.name: term for term in self.added or (Term(self),)}
+
+    @property
+    def metrics(self) -> "Mapping[str, Metric]":
+        """The metrics whose scores are computed, by name: those of the terms, then those of the conditions."""
+        conditions = {condition.metric.name: condition.metric for condition in self.conditions}
+        return {name: term.metric for name, term in self.terms.items()} | conditions
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the metrics whose scores stand beside that of a sum: of its terms, then of its conditions.
+
+        The score of the only term of a sum without weights does not: it is that of the sum.
+        """
+        terms = [*self.terms] if len(self.terms) > 1 or self.is_weighted else []
+        return tuple(dict.fromkeys([*terms, *(condition.metric.name for condition in self.conditions)]))
 
     @property
     def representation(self) -> str:
@@ -145,35 +178,51 @@ class Metric:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """The options as a signature records them."""
-        if not self.terms:
+        """The options as a signature records them; conditions are in the signature under "where"."""
+        if not self.is_sum:
             return dict(self.options)
-        ordered: Any = self.options.get("ordered")
-        if ordered is not None:  # of a sum, or of a search under conditions, which the signature has under "where"
-            recorded = {name: self.terms[name].metric.recorded for name in ordered}
-            return recorded if len(recorded) > 1 else recorded[ordered[0]]
-        numbers = {name: {"mean": t.mean, "scale": t.scale, "weight": t.weight} for name, t in self.terms.items()}
-        return {"terms": numbers, "intercept": self.options["intercept"]}
+        if self.is_weighted:
+            numbers = {name: {"mean": t.mean, "scale": t.scale, "weight": t.weight} for name, t in self.terms.items()}
+            return {"terms": numbers, "intercept": self.intercept}
+        recorded = {name: term.metric.recorded for name, term in self.terms.items()}
+        return recorded if len(recorded) > 1 else next(iter(recorded.values()))
 
 
 @dataclass(frozen=True)
 class Term:
-    """A term of a composite: a metric with the mean and scale that standardise it, and its weight."""
+    """A term of a sum: a metric with the mean and scale that standardise its score, and its weight."""
 
     metric: Metric
-    mean: float
-    scale: float
-    weight: float
+    mean: float = 0.0
+    scale: float = 1.0
+    weight: float = 1.0
 
 
-def joined(terms: Sequence[Term]) -> RepresentationRecord:
-    """Return the record of what the metrics of several terms read together."""
-    parts = {kind.name: kind for term in terms for kind in term.metric.reads.stored}
+@dataclass(frozen=True)
+class Condition:
+    """A condition that every listed report fulfils: how its score under a metric compares with a number."""
+
+    metric: Metric
+    symbol: str  # one of `_OPERATORS`
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.metric.name}{self.symbol}{self.value!r}"
+
+    def holds(self, scores: Any) -> Any:
+        """Return whether a score, or each score of an array, fulfils the condition."""
+        return _OPERATORS[self.symbol](scores, self.value)
+
+
+def joined(metrics: Iterable[Metric]) -> RepresentationRecord:
+    """Return the record of what several metrics read together."""
+    metrics = tuple(metrics)
+    parts = {kind.name: kind for metric in metrics for kind in metric.reads.stored}
     return RepresentationRecord(
         COMPOSITE,
-        "metric_oracle.retrieval.composite.representation:CompositeIndex",
+        "metric_oracle.indexes.combined:CombinedDocuments",
         parts=tuple(parts.values()),
-        counts_corpus=any(term.metric.counts_corpus for term in terms),
+        counts_corpus=any(metric.counts_corpus for metric in metrics),
         settings=tuple(name for kind in parts.values() for name in kind.settings),
     )
 
@@ -186,10 +235,12 @@ def linear(name: str, terms: Sequence[Term], intercept: float, citation: str, **
     """
     return Metric(
         name,
-        joined(terms),
-        COMPOSITE,
+        joined(term.metric for term in terms),
+        SUM,
         citation,
-        {"terms": {term.metric.name: term for term in terms}, "intercept": intercept},
+        added=tuple(terms),
+        intercept=intercept,
+        is_weighted=True,
         higher_is_better=False,
         cheap=False,
         composable=False,

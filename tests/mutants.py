@@ -350,7 +350,7 @@ MUTANTS = [
         "retrieval/test_results.py tests/test_api.py -k 'mean or repr or shown'",
     ),
     Mutant(
-        "retrieval/composite/weights.py",
+        "retrieval/weights.py",
         "true is a weight",
         "if isinstance(value, bool) or not isinstance(value, int | float):",
         "if not isinstance(value, int | float):",
@@ -971,28 +971,28 @@ MUTANTS = [
     ),
     # ---- joins by place, lower is better, shards and parts: survivors of a fourth look ----
     Mutant(
-        "retrieval/joint/ways.py",
+        "kernels/sum/ways.py",
         "a sum's unseen documents gain nothing from other metrics",
         "unseen += self.sign * last if part == name else self._most(part, queries)",
         "unseen += self.sign * last if part == name else 0.0",
         "mining/test_conditions.py -k few_documents",
     ),
     Mutant(
-        "retrieval/joint/ways.py",
+        "kernels/sum/ways.py",
         "of queries that are one for a metric the last sets the limit",
         "np.minimum.at(least, which, sign * limit)",
         "least[which] = sign * limit",
         "mining/test_conditions.py -k of_one_text",
     ),
     Mutant(
-        "retrieval/joint/ways.py",
+        "kernels/sum/ways.py",
         "scores within the error of products decide a condition",
         "            if error:\n                unsure",
         "            if False:\n                unsure",
         "mining/test_conditions.py -k products",
     ),
     Mutant(
-        "retrieval/joint/ways.py",
+        "kernels/sum/ways.py",
         "candidates within the error of products are lost",
         "[len(sums) - n] - 2.0 * error]",
         "[len(sums) - n]]",

@@ -67,8 +67,9 @@ WITH_LIBRARIES = {"base/cluster.py", "base/files.py", "base/job.py", "base/seale
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
 DEVICE_FILES = ("cuda.py", "_device.py", "segment_maxima.py")  # the last one is a kernel in Triton's language
-# Metrics that use the search of another one: greatest cosines both ways, of tokens or of sentences.
-SEARCH_OF = {"sentences": "bertscore"}
+# Kernels that use the searches of others: greatest cosines both ways, of tokens or of sentences; sums of scores.
+SEARCH_OF = {"sentences": {"bertscore"}, "sum": {"bertscore", "cosine"}}
+OF_RECORDS = {"sum"}  # kernels that are given records, those of the metrics that they add up
 # What the parts of a `reference.py` may import: scores and other references, never a fast module.
 PLAIN = {"score", "reference"}
 HEAVY = ("numpy", "numba", "pyarrow", "polars", "torch", "faiss", "scipy", "matplotlib", "starlette", "jinja2", "ray")
@@ -132,7 +133,10 @@ def broken_rules(source: str, path: Path) -> list[str]:
             found.append(f"{place}: {path} may not import base.{rest[1]}")
         elif part == "commands" and any(word.startswith("_") for word in rest):
             found.append(f"{place}: a command calls no private function")
-        elif part == "kernels" and ((is_package and is_module(rest)) or (not is_package and rest[0] == "records")):
+        elif part == "kernels" and (
+            (is_package and is_module(rest))
+            or (not is_package and rest[0] == "records" and not OF_RECORDS & set(parts))
+        ):
             found.append(f"{place}: the records of a folder are apart from its code")
         elif part == "kernels" and path.name == "reference.py" and not PLAIN & set(rest):
             found.append(f"{place}: a reference imports no fast module")
@@ -141,7 +145,10 @@ def broken_rules(source: str, path: Path) -> list[str]:
         elif part == "kernels" and len(parts) > 2 and not parts[1].startswith("_"):
             other = rest[1] if len(rest) > 1 else ""
             shared = (
-                other.startswith("_") or other in ("contract", "topk", parts[1]) or other == SEARCH_OF.get(parts[1])
+                other.startswith("_")
+                or other in ("contract", "topk", parts[1])
+                or other in SEARCH_OF.get(parts[1], ())
+                or rest[0] == "records"
             )
             if not shared and not PLAIN & set(rest):
                 found.append(f"{place}: a metric may not import another's fast module")

@@ -39,7 +39,6 @@ from metric_oracle.kernels._target import PATHS
 from metric_oracle.kernels.bertscore import cpu as bertscore
 from metric_oracle.kernels.bleu import cpu, reference
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.composite.representation import representation_of
 from support import parse_command
 
 SMALL = ["--reports", "200", "--tests", "20"]
@@ -713,7 +712,7 @@ def test_postings_of_the_floor(rows, data, metric):
     """Count by hand: lists by rarity, cell by cell, until what is left cannot reach the best score."""
     held = benchmark_data.prepare(data, 200, 20)
     record = get_metric(metric)
-    representation = representation_of(held.index, record)
+    representation = held.index.representation(record)
     encoded = representation.encode(held.queries)
     features, packed = representation.features, encoded.batch.queries
     table = mo.retrieve(held.index, held.queries, metric, text=False).table
@@ -812,7 +811,7 @@ def test_radcliq_reads_all_postings(state_rows, data):
     held = benchmark_data.prepare_states(data, 60, 4)
     stages = {"cells": 1.0, "codes": 0.0, "float32": 0.0, "scored": 0.0}
     work = floor.work_of(held.index, held.queries, "radcliq", stages)[3]
-    representation = representation_of(held.index, get_metric("radcliq"))
+    representation = held.index.representation(get_metric("radcliq"))
     encoded = representation.encode(held.queries)
     graphs = representation.parts["radgraph"]
     every = [graphs.item(unit) for unit in range(len(graphs.row_ptr) - 1)]

@@ -24,9 +24,9 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.findings.results import read_scores
 from metric_oracle.findings.views import scores_table
+from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.scoring import score
 from support import SECRET, assert_refused, write
 from support.crepe import write_tiny

@@ -20,8 +20,8 @@ from metric_oracle.indexes.temporal import keyword_spans
 from metric_oracle.kernels.bertscore.reference import precision_recall
 from metric_oracle.kernels.bertscore.reference import sides as plain_sides
 from metric_oracle.kernels.bertscore.score import f1, rescale
+from metric_oracle.kernels.sum.score import term
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.composite.score import term
 from metric_oracle.retrieval.kernels import load_reference
 
 WHOLE, PARTLY, LACKING = "matched", "partly", "lacking"
@@ -442,7 +442,7 @@ def composite(values: Mapping[str, float], metric: Metric) -> Evidence:
     There are no segments. Counts: ``intercept``, then the contribution of each term; their sum is the score. Rows: name
     of the term, its value, its contribution.
     """
-    counts = {"intercept": float(str(metric.options["intercept"]))}
+    counts = {"intercept": metric.intercept}
     counts |= {name: term(values[name], t.mean, t.scale, t.weight) for name, t in metric.terms.items()}
     rows = [(name, values[name], counts[name]) for name in metric.terms]
     return Evidence([], [], sum(counts.values()), counts, rows, ("part", "value", "adds"))

@@ -18,7 +18,6 @@ from metric_oracle.explorer.opposites import of_texts, places_of_labels, places_
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.ngrams import Span
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.statistics import Interval, interval
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Difference
@@ -301,7 +300,7 @@ def _labels(cases: Cases) -> Callable[[int, int], tuple[np.ndarray, np.ndarray] 
     if attached is None:
         return None
     classes, of_row = attached.both
-    part: Any = representation_of(index, METRICS["chexbert:labels"])
+    part: Any = index.representation(METRICS["chexbert:labels"])
 
     def both(q: int, row: int) -> tuple[np.ndarray, np.ndarray] | None:
         position = cases.query(q)

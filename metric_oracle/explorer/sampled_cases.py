@@ -75,7 +75,7 @@ class SampledCases:
 def _reads_texts(metric: str) -> bool:
     """Return whether the score of a pair depends on its two texts alone."""
     record = METRICS.get(metric)
-    if record is None or record.terms or record.counts_corpus:
+    if record is None or record.counts_corpus:
         return False
     representation = record.reads
     return representation.is_of_texts and not representation.counts_queries

@@ -110,6 +110,13 @@ class Documents:
         """
         raise NotImplementedError
 
+    def of_metric(self, metric: Metric) -> tuple["Documents", np.ndarray]:
+        """Return the documents that a metric compares, and which of them each document contains: int[D].
+
+        By default they are these documents.
+        """
+        return self, np.arange(len(self.row_ptr) - 1)
+
     def item(self, document: int) -> Any:
         """Return a document in the form that the plain scorer takes, as candidate or as reference.
 

@@ -55,6 +55,7 @@ class Index:
         self._files = IndexFiles(folder)
         self.manifest = self._files.manifest
         self._opened: dict[str, Any] = {}
+        self._combined: dict[tuple[str, ...], Any] = {}  # by the names of the representations
         self._counted: Index | None = None
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -166,20 +167,29 @@ class Index:
             ) from error
 
     def representation(self, metric: Metric) -> Documents:
-        """Return the opened representation that a metric reads; for a composite, which reads several, use `part`.
+        """Return the opened representation that a metric reads; raise InputError unless the index holds it.
 
-        Raise InputError unless the index holds it.
+        That of a sum is combined from those of its metrics, once for the index.
         """
         self.check_holds(metric)
-        return self.part(metric.representation)
+        if not metric.is_sum:
+            return self.part(metric.representation)
+        kinds = tuple(dict.fromkeys(one.representation for one in metric.metrics.values()))
+        if kinds not in self._combined:
+            self._combined[kinds] = metric.reads.load_class().join({kind: self.part(kind) for kind in kinds})
+        return self._combined[kinds]
+
+    def is_joined(self, metric: Metric) -> bool:
+        """Return whether this is a set of shards whose documents under a metric `representation` joins."""
+        return False
 
     def check_holds(self, metric: Metric) -> None:
         """Raise InputError unless the index has all representations that a metric reads, and it can be searched."""
         check_searched(metric)
         if not self._holds(metric):
-            shown, names = metric.name, list(metric.terms) or [metric.name]
-            if "ordered" in metric.options:  # of a sum or a search under conditions: those that the index lacks
-                names = [name for name in names if not self._holds(METRICS[name])]
+            shown, names = metric.name, list(metric.metrics)
+            if metric.is_sum and not metric.is_weighted:  # those that the index lacks
+                names = [name for name, one in metric.metrics.items() if not self._holds(one)]
                 shown = ", ".join(names)
             sources = [REPRESENTATIONS[kind].source for name in names for kind in METRICS[name].representations]
             options = dict.fromkeys(source.option for source in sources if source is not None)
@@ -198,7 +208,7 @@ class Index:
     def counted_in(self, corpus: "Index") -> "Index":
         """Return an index of the same reports whose scores are weighted by the document frequencies of `corpus`."""
         weighted = copy(self)
-        weighted._opened, weighted._counted = {}, corpus
+        weighted._opened, weighted._combined, weighted._counted = {}, {}, corpus
         return weighted
 
     def part(self, kind: str) -> Any:

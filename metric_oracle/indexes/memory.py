@@ -32,6 +32,7 @@ class MemoryIndex(Index):
         self.folder = Path("memory")
         self._reports = reports
         self._opened: dict[str, Any] = {}
+        self._combined: dict[tuple[str, ...], Any] = {}
         self._counted: Index | None = None
         place: dict[str, int] = {}
         text_of_row = np.fromiter(
@@ -39,7 +40,7 @@ class MemoryIndex(Index):
         )
         texts, described = list(place), {}
         records = [get_metric(name) for name in metrics]
-        single = [part for record in records for part in ([term.metric for term in record.terms.values()] or [record])]
+        single = [metric for record in records for metric in record.metrics.values()]
         for kind in kinds_of(reports, metrics):
             progress(kind, None, None)
             readers = [metric for metric in single if kind in metric.representations]

@@ -24,6 +24,7 @@ from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.index import open_index as open_one
 from metric_oracle.indexes.store import to_arrow
+from metric_oracle.records import Metric
 
 if TYPE_CHECKING:
     from metric_oracle.indexes.cider import JoinedFrequencies
@@ -72,6 +73,7 @@ class ShardSet(Index):
         self.manifest = _read_set(folder)
         self._counted = None
         self._frequencies: dict[str, tuple[int, np.ndarray]] = {}
+        self._joined: dict[str, Any] = {}
         self._kept: OrderedDict[int, Shard] = OrderedDict()
         paths = [record["path"] for record in self.content["shards"]]
         lacking = [path for path in paths if not (folder / path / manifest.NAME).is_file()]
@@ -141,6 +143,27 @@ class ShardSet(Index):
                 total = longest
             self._frequencies[kind] = n_rows, total
         return self._frequencies[kind]
+
+    def representation(self, metric: Metric) -> Any:
+        """Return the documents of all shards that a metric compares, joined into those of a single index, once.
+
+        Raise InputError unless the set holds them and they are joined, see `is_joined`.
+        """
+        self.check_holds(metric)
+        if not self.is_joined(metric):
+            self._refuse()
+        kind = metric.representation
+        if kind not in self._joined:
+            parts = [(shard.first_row, shard.representation(metric)) for shard in self.shards()]
+            self._joined[kind] = metric.reads.load_class().of_shards(parts)
+        return self._joined[kind]
+
+    def is_joined(self, metric: Metric) -> bool:
+        """Return whether the documents that a metric compares are joined into those of a single index.
+
+        CheXbert's label vectors are: they are few, and every shard has most of them.
+        """
+        return hasattr(metric.reads.load_class(), "of_shards")
 
     def verify_files(self) -> None:
         """Read every file of every shard; raise DamagedIndexError if one does not have its checksum."""

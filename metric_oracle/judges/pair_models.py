@@ -44,7 +44,7 @@ PairModel: TypeAlias = ErrorModel | ScoreModel
 
 def reads_pairs(record: Metric) -> bool:
     """Return whether a metric has a model that reads both reports of a pair together."""
-    return not record.terms and not record.is_searched
+    return not record.is_searched
 
 
 def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel]) -> Mapping[str, PairModel]:

@@ -38,7 +38,6 @@ from metric_oracle.mining.mined_files import KIND, MinedFile
 from metric_oracle.mining.scored import left_out, sampled, worst_positive
 from metric_oracle.mining.selection import Selection, best_allowed, check_selection, depths, kept, pairs_of
 from metric_oracle.retrieval.checks import check_alone
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.exclusion import of_order
 from metric_oracle.retrieval.kernels import load_kernel
@@ -283,7 +282,7 @@ def _rows(planned: Plan, anchors: Sequence[str] | None) -> tuple[np.ndarray, int
     """
     import pyarrow.compute as pc
 
-    shards = [(shard, representation_of(shard, planned.metric).row_id) for shard in planned.index.shards()]
+    shards = [(shard, shard.representation(planned.metric).row_id) for shard in planned.index.shards()]
     scored = np.unique(np.concatenate([row_id + shard.first_row for shard, row_id in shards]))
     n_left_out = planned.index.n_reports - len(scored)
     if anchors is None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 
@@ -10,10 +9,8 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.mining.selection import Selection, best_allowed
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import Excluded
-from metric_oracle.retrieval.joint.conditions import OPERATORS
 from metric_oracle.retrieval.plan import Plan
 from metric_oracle.retrieval.pool import n_threads
 
@@ -88,7 +85,6 @@ def _of_shard(
     anchor = np.searchsorted(rows, positives[0][of_sample])
     worst = worst_positive(pairs, anchor, positives[1][of_sample], sign)
     allowed = best_allowed(selection, worst, sign)
-    conditions: Any = record.options.get("conditions", ())
 
     def counted(number: int) -> dict[str, int]:
         """Return, for one anchor, the number of candidates and how many each rule left out."""
@@ -107,8 +103,9 @@ def _of_shard(
             out = np.zeros(n_rows, bool)
             out[of_anchors[number]] = True
             leave_out(f"exclude {name}", out[row_id])
-        for name, symbol, limit in conditions:
-            leave_out(f"where {name}{symbol}{limit:g}", np.repeat(~OPERATORS[symbol](components[name], limit), sizes))
+        for condition in record.conditions:
+            name = f"where {condition.metric.name}{condition.symbol}{condition.value:g}"
+            leave_out(name, np.repeat(~condition.holds(components[condition.metric.name]), sizes))
         signed = sign * values
         if options.min_score is not None:
             leave_out("min_score", signed < sign * options.min_score)
@@ -135,7 +132,7 @@ def _excluded(excluded: Excluded, planned: Plan, n: int) -> list[np.ndarray]:
     """Return, for each of the n anchors of `excluded`, the corpus rows that it excludes: a list of int64[...]."""
     rows_of_anchor: list[list[np.ndarray]] = [[] for _ in range(n)]
     for shard in planned.index.shards():
-        lists = excluded.of(shard, representation_of(shard, planned.metric), np.arange(n))
+        lists = excluded.of(shard, shard.representation(planned.metric), np.arange(n))
         for number, place in enumerate(lists.of_query.tolist()):
             rows_of_anchor[number].append(lists.exclusion.rows_of(place) + shard.first_row)
     return [np.concatenate(rows) for rows in rows_of_anchor]

@@ -34,7 +34,7 @@ from metric_oracle.raters.interrater import RESAMPLES
 from metric_oracle.raters.rank_correlation import TAU, draw, interval_record, of_signs, side, tau_b
 from metric_oracle.raters.rated_scores import ScoreFiles, Texts, read_rated
 from metric_oracle.raters.ratings import Rated
-from metric_oracle.retrieval.composite.weights import FORMAT, VERSION
+from metric_oracle.retrieval.weights import FORMAT, VERSION
 from metric_oracle.statistics import Array, few_studies, varies
 
 _SEED = 0

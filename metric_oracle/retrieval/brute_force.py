@@ -6,7 +6,7 @@ then score all candidates that may be among the k best. Each way to compute a co
 two sums as long as the vectors are wide, one for the product and one for the lengths; hence the factor 4 before gamma.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +17,10 @@ from metric_oracle.indexes.embeddings import EmbeddingDocuments
 from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
 from metric_oracle.kernels.contract import Answers
+from metric_oracle.kernels.sum.score import composite
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.composite.representation import CompositeIndex, CompositeQueries
-from metric_oracle.retrieval.composite.score import composite
-from metric_oracle.retrieval.document_pairs import Pairs
-from metric_oracle.retrieval.joint.conditions import OPERATORS
+from metric_oracle.retrieval.document_pairs import Pairs, Part
 from metric_oracle.retrieval.kernels import load_reference
 
 CELLS = 1 << 22  # float64 numbers per block, 32 MB
@@ -54,28 +52,16 @@ def search(
     record = pairs.record
     n, sign = len(lists), 1.0 if record.higher_is_better else -1.0
     answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.empty(0))
-    conditions: Any = record.options.get("conditions", ())
-    of_parts = []
-    for part in pairs.parts:
-        queries = part.place[list(chosen)].tolist()
-        of_metrics = _joint if "ordered" in record.options else _alone
-        of_parts.append(of_metrics(record, part.representation, part.encoded, queries, tell))
-    values = {
-        name: (
-            np.concatenate([found[name][0] for found in of_parts], axis=1),
-            max(found[name][1] for found in of_parts),
-        )
-        for name in of_parts[0]
-    }
-    scores, error = values.get(record.name) or _sum([values[name] for name in record.options["ordered"]])  # type: ignore[attr-defined]
+    values = _values(pairs, chosen, tell)
+    scores, error = _sum(record, values)
     for i, (place, excluded) in enumerate(lists):
         q, signed = chosen[place], sign * scores[place]
         documents = np.arange(len(signed))
-        for name, symbol, limit in conditions:
-            own, of_own = values[name]
-            holds = OPERATORS[symbol](own[place], limit)
-            for document in np.flatnonzero(np.abs(own[place] - limit) <= of_own) if of_own else ():
-                holds[document] = OPERATORS[symbol](pairs.plain(q, int(document))[1][name], limit)
+        for condition in record.conditions:
+            own, of_own = values[condition.metric.name]
+            holds = condition.holds(own[place])
+            for document in np.flatnonzero(np.abs(own[place] - condition.value) <= of_own) if of_own else ():
+                holds[document] = condition.holds(pairs.plain(q, int(document))[1][condition.metric.name])
             documents = documents[holds[documents]]
         # So many documents have at least k rows that are not excluded; those surely below the last are not listed.
         least = max(len(documents) - k - len(excluded), 0)
@@ -94,53 +80,49 @@ def search(
     return answers
 
 
-def _joint(
-    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Advance
-) -> dict[str, tuple[np.ndarray, float]]:
-    """Return, by name of each metric of a sum and of conditions, scores float64[n, D] and a bound of their error.
+def _values(pairs: Pairs, chosen: Sequence[int], tell: Advance) -> dict[str, tuple[np.ndarray, float]]:
+    """Return, by name of each metric of a sum, scores float64[n, D] and a bound of their error.
 
     Rows are those of the distinct queries `chosen`, columns all documents; see `_scores`.
     """
-    scores_of = {}
-    for name, term in record.terms.items():
-        kind = term.metric.representation
-        queries, which = np.unique(encoded.place[kind][list(chosen)], return_inverse=True)
-        part, of_part = representation.parts[kind], encoded.parts[kind]
-        scores, error = _scores(term.metric, part, of_part, queries.tolist(), tell)
-        scores_of[name] = scores[which.reshape(-1)][:, representation.document_of[kind]], error
-    return scores_of
+    values = {}
+    for name, metric in pairs.record.metrics.items():
+        found = [_of_metric(metric, part, chosen, tell) for part in pairs.parts]
+        values[name] = np.concatenate([scores for scores, _ in found], axis=1), max(error for _, error in found)
+    return values
 
 
-def _sum(values: Sequence[tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]:
-    """Return the sum of the scores in `values`, pairs of scores and a bound of their error, with a bound of its own."""
-    total, error, size = np.zeros_like(values[0][0]), 0.0, 0.0
-    for scores, of_scores in values:
-        total += scores
-        error, size = error + of_scores, size + float(np.abs(scores).max(initial=0.0))
-    return total, error + gamma(2 * len(values), FLOAT64) * size if error else 0.0
+def _of_metric(metric: Metric, part: Part, chosen: Sequence[int], tell: Advance) -> tuple[np.ndarray, float]:
+    """Return what `_values` does for one of the metrics and the documents of one part."""
+    (representation, own), (encoded, of_query) = part.representation.of_metric(metric), part.encoded.of_metric(metric)
+    queries, which = np.unique(of_query[part.place[list(chosen)]], return_inverse=True)
+    scores, error = _scores(metric, representation, encoded, queries.tolist(), tell)
+    return scores[which][:, own], error
+
+
+def _sum(record: Metric, values: Mapping[str, tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]:
+    """Return a sum of scores, float64[n, D], with a bound of its error; `values` has both for each metric by name."""
+    terms = record.terms
+    total = composite([values[name][0] for name in terms], terms.values(), record.intercept)
+    error, size = 0.0, abs(record.intercept)
+    for name, term in terms.items():
+        scores, of_term = values[name]
+        slope = abs(term.weight / term.scale)
+        error += slope * of_term
+        size += slope * (float(np.abs(scores).max(initial=0.0)) + abs(term.mean))
+    return total, error + gamma(8 * len(terms), FLOAT64) * size if error else 0.0
 
 
 def n_pairs(pairs: Pairs, chosen: Sequence[int]) -> int:
-    """Return the number of pairs that a search for distinct queries scores; for a metric of terms, their sum."""
-    parts = [(part.representation, part.encoded, part.place[list(chosen)].tolist()) for part in pairs.parts]
-    return sum(_n_pairs(pairs.record, *part) for part in parts)
-
-
-def _n_pairs(record: Metric, representation: Any, encoded: Any, chosen: Sequence[int]) -> int:
-    """Return the number of pairs of distinct queries and the documents of one part; see `n_pairs`."""
+    """Return the number of pairs that a search for distinct queries scores, added up over the metrics of a sum."""
     total = 0
-    for term in record.terms.values():
-        kind = term.metric.representation
-        queries = np.unique(encoded.place[kind][list(chosen)]).tolist()
-        total += _n_pairs(term.metric, representation.parts[kind], encoded.parts[kind], queries)
-    return total if record.terms else len(chosen) * (len(representation.row_ptr) - 1)
-
-
-def _alone(
-    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Advance
-) -> dict[str, tuple[np.ndarray, float]]:
-    """Return, by the name of the metric, its scores float64[n, D] and a bound of their error, as `_joint` does."""
-    return {record.name: _scores(record, representation, encoded, chosen, tell)}
+    for metric in pairs.record.metrics.values():
+        for part in pairs.parts:
+            representation, _ = part.representation.of_metric(metric)
+            _, of_query = part.encoded.of_metric(metric)
+            queries = np.unique(of_query[part.place[list(chosen)]])
+            total += len(queries) * (len(representation.row_ptr) - 1)
+    return total
 
 
 def _scores(
@@ -150,8 +132,6 @@ def _scores(
 
     `chosen` has numbers of distinct queries. `tell` gets the numbers of pairs as they are scored.
     """
-    if isinstance(representation, CompositeIndex):
-        return _composites(record, representation, encoded, chosen, tell)
     if isinstance(representation, StateDocuments):
         return _bertscores(record, representation, encoded, chosen, tell)
     if isinstance(representation, EmbeddingDocuments):
@@ -166,26 +146,6 @@ def _scores(
             scores[i, document] = score(candidate, item)[0]
         tell(len(items))
     return scores, 0.0
-
-
-def _composites(
-    record: Metric, index: CompositeIndex, encoded: CompositeQueries, chosen: Sequence[int], tell: Advance
-) -> tuple[np.ndarray, float]:
-    """Return composites of the queries `chosen` with all documents, float64[n, D], and a bound of their error.
-
-    The arguments are those of `_scores`.
-    """
-    values, error, size = [], 0.0, abs(float(record.options["intercept"]))  # type: ignore[arg-type]
-    for term in record.terms.values():
-        kind = term.metric.representation
-        queries, which = np.unique(encoded.place[kind][list(chosen)], return_inverse=True)
-        scores, of_part = _scores(term.metric, index.parts[kind], encoded.parts[kind], queries.tolist(), tell)
-        values.append(scores[which][:, index.document_of[kind]])
-        slope = abs(term.weight / term.scale)
-        error += slope * of_part
-        size += slope * (1.0 + abs(term.mean))
-    total = composite(values, record.terms.values(), record.options["intercept"])
-    return total, error + gamma(8 * len(values), FLOAT64) * size if error else 0.0
 
 
 def _cosines(

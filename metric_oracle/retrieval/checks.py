@@ -76,8 +76,7 @@ def check_alone(argument: str, record: Metric, idf: Any, use: str) -> None:
     That is so for some metrics, and for all if `idf`, see `SearchOptions.idf`, is "tests". `argument` is what named the
     metric, and `use`, such as "mining", what the scores are for.
     """
-    read = [term.metric for term in record.terms.values()] or [record]
-    counting = [metric.name for metric in read if metric.reads.counts_queries]
+    counting = [metric.name for metric in record.metrics.values() if metric.reads.counts_queries]
     if counting:
         of_corpus = f"{counting[0]}:corpus"
         step = f"Use {of_corpus}, which counts the reports of an index." if of_corpus in METRICS else "Choose another."

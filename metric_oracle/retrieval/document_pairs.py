@@ -19,7 +19,6 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.composite.representation import is_joined, representation_of
 from metric_oracle.retrieval.kernels import arrays_of, load_kernel, load_reference
 
 CHECKED = 100  # pairs, evenly spread, that the plain scorer scores again; `verify` scores all
@@ -204,8 +203,8 @@ def compared(index: Index, record: Metric) -> list[tuple[Index, Documents]]:
     They are the shards of a set that have rows which the metric can score, or the first shard if there is none. A set
     whose documents are joined is one index.
     """
-    wholes = [index] if is_joined(index, record) else index.shards()
-    found = [(shard, representation_of(shard, record)) for shard in wholes]
+    wholes = [index] if index.is_joined(record) else index.shards()
+    found = [(shard, shard.representation(record)) for shard in wholes]
     return [one for one in found if len(one[1].row_id)] or found[:1]
 
 

@@ -209,12 +209,9 @@ def of_order(record: Metric) -> Metric:
 
     Only the metrics that rank reports decide which reports count as the same.
     """
-    ordered: Any = record.options.get("ordered")
-    if ordered is None:
-        return record
-    if len(ordered) == 1:
-        return record.terms[ordered[0]].metric
-    return replace(record, options={**record.options, "terms": {name: record.terms[name] for name in ordered}})
+    if len(record.terms) == 1 and not record.is_weighted:
+        return next(iter(record.metrics.values()))
+    return replace(record, conditions=())
 
 
 def _folded(shard: Index) -> pa.Array:

@@ -20,12 +20,11 @@ from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import opened
 from metric_oracle.kernels.contract import Kernel, read_only
+from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_counted, check_queries, with_frequencies
-from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_scores import places_of
@@ -79,7 +78,7 @@ def score_cells(
     if n_cells:
         row = np.arange(len(references.ids)) if references is candidates else None
         reports = candidates
-        if row is None and not metric.terms and metric.reads.is_of_texts:
+        if row is None and metric.reads.is_of_texts:
             ids, texts = [*candidates.ids, *references.ids], [*candidates.texts, *references.texts]
             reports = Reports(ids, texts, is_loaded=True)
             row = np.arange(len(candidates.ids), len(reports.ids))
@@ -107,13 +106,13 @@ def _scores(
     The first rows of the index are the candidates. `row` is the row of each reference, int64[R]; None if the index has
     only the candidates.
     """
-    if record.terms:
+    if record.is_sum:
         parts = [
             _scores(index, references, candidates, row, sizes, term.metric, options) for term in record.terms.values()
         ]
-        return np.asarray(composite(parts, record.terms.values(), record.options["intercept"]))
+        return np.asarray(composite(parts, record.terms.values(), record.intercept))
     kind = record.representations[0]
-    representation = representation_of(index, record)
+    representation = index.representation(record)
     # Of each row: candidates, and references where `row` says so.
     document = documents_of_rows(representation.row_ptr, representation.row_id, index.n_reports)
     places = places_of(references, kind)

@@ -13,8 +13,14 @@ from metric_oracle.records import Metric
 
 
 def load_kernel(metric: Metric, backend: str) -> Kernel:
-    """Return the backend of a metric that is called "cpu" or "cuda", with the metric's options."""
-    return import_module(f"{home(metric)}.{backend}").Backend(**metric.options)
+    """Return the backend of a metric that is called "cpu" or "cuda", with the metric's options.
+
+    That of a sum gets the CPU backends of its metrics.
+    """
+    made = import_module(f"{home(metric)}.{backend}").Backend
+    if metric.is_sum:
+        return made(metric, {name: load_kernel(one, "cpu") for name, one in metric.metrics.items()})
+    return made(**metric.options)
 
 
 def arrays_of(record: Metric, representation: Any, encoded: Any) -> tuple[Any, Any]:
@@ -24,16 +30,26 @@ def arrays_of(record: Metric, representation: Any, encoded: Any) -> tuple[Any, A
 
 def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:
     """Return the plain scorer of a metric: a function of candidate and reference that returns score and components."""
-    return partial(import_module(f"{home(metric)}.reference").score, **metric.options)
+    return _with_options(metric, "reference", load_reference)
 
 
 def load_scorer(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:
     """Return a scorer with the results of the plain scorer: the compiled one if the kernel has a module `pair`.
 
-    BERTScore has one, because its plain scorer takes milliseconds a pair. The terms of a composite are scored likewise.
+    BERTScore has one, because its plain scorer takes milliseconds a pair. The metrics of a sum are scored likewise.
     """
-    terms = {"load": load_scorer} if metric.terms else {}
-    return partial(import_module(f"{home(metric)}.{_scorer(home(metric))}").score, **metric.options, **terms)
+    return _with_options(metric, _scorer(home(metric)), load_scorer)
+
+
+def _with_options(metric: Metric, module: str, load: Callable[[Metric], Any]) -> Callable[[Any, Any], Any]:
+    """Return the function `score` of a module of a metric's kernel, with the metric's options.
+
+    That of a sum gets the scorers of its metrics, which `load` returns.
+    """
+    score = import_module(f"{home(metric)}.{module}").score
+    if metric.is_sum:
+        return partial(score, record=metric, scorers={name: load(one) for name, one in metric.metrics.items()})
+    return partial(score, **metric.options)
 
 
 @cache
@@ -44,7 +60,7 @@ def _scorer(package: str) -> str:
 
 def home(metric: Metric) -> str:
     """Return the name of the Python package that holds a metric's plain scorer and backends."""
-    return f"metric_oracle.{'retrieval' if metric.terms else 'kernels'}.{metric.kernel}"
+    return f"metric_oracle.kernels.{metric.kernel}"
 
 
 def check_backend(name: Backend, metric: Metric) -> Backend:

@@ -21,10 +21,10 @@ from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.judges.judge import Judge
 from metric_oracle.judges.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
+from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_queries, counted_entry, section_entry
-from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
@@ -87,8 +87,7 @@ def score_rows(
         )
     records = _chosen(index, queries, metrics, pair_models)
     pair_models = with_pair_models(records, pair_models)
-    parts = [METRICS[part] for record in records for part in record.terms]
-    single = list(dict.fromkeys(record.name for record in (*records, *parts) if not record.terms))
+    single = list(dict.fromkeys(part for record in records for part in record.terms))
     settings = options.settings
     if not any(set(settings) <= set(record.settings) for record in records):
         check_left_out(settings, "without BERTScore among the metrics")
@@ -108,11 +107,11 @@ def score_rows(
             continue
         used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, scored)
     for record in records:
-        if record.terms:
+        if record.name not in scored:  # a sum
             parts_of = {name: scored[name] for name in record.terms}
             is_known = np.all([part.is_known for part in parts_of.values()], axis=0)
             values = {name: part.scores for name, part in parts_of.items()}
-            total = composite(values.values(), record.terms.values(), record.options["intercept"])
+            total = composite(values.values(), record.terms.values(), record.intercept)
             scored[record.name] = _Scored(is_known, total, values)
     entries = {record.name: _signature(record, index, used) for record in records}
     if judge is not None:
@@ -265,7 +264,7 @@ def metric_entries(
     """
     used: dict[str, Any] = {}
     for record in records:
-        for part in [term.metric for term in record.terms.values()] or [record]:
+        for part in record.metrics.values():
             if part.representation not in used:
                 _, pairs = _pairs(index, queries, part, options.settings)
                 used[part.representation] = {} if pairs is None else pairs.settings

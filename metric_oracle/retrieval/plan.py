@@ -21,15 +21,15 @@ from metric_oracle.metrics import check_searched, get_metric
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_queries
-from metric_oracle.retrieval.composite.weights import weighed
+from metric_oracle.retrieval.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import check_exclude
-from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.kernels import check_backend, load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, chosen
 from metric_oracle.retrieval.part_files import retrieve_part, shards_of
 from metric_oracle.retrieval.result_table import n_scorable
 from metric_oracle.retrieval.search import search
+from metric_oracle.retrieval.weights import weighed
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
     if options.where or is_sum:
         conditions = parsed(options.where)
         record = conditioned(ordered, conditions)
-        options = replace(options, where=tuple(f"{name}{sign}{value!r}" for name, sign, value in conditions))
+        options = replace(options, where=tuple(map(str, conditions)))
     if (options.where or is_sum) and options.backend == "cuda":
         raise InputError(
             "backend",

@@ -16,12 +16,12 @@ from metric_oracle.base.errors import IndexFormatError
 from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
+from metric_oracle.indexes.combined import CombinedDocuments
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index, shard_name
 from metric_oracle.metrics import REPRESENTATIONS
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.composite.representation import CompositeQueries, representation_of
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import BestRows, merge_best
 from metric_oracle.retrieval.options import SearchOptions
@@ -81,11 +81,11 @@ def retrieve_remote(
 ) -> Results:
     """Search a shard set, each shard in a worker with `options.threads` threads, by default one."""
     k = options.k
-    first = next(part for part in (representation_of(s, record) for s in index.shards()) if len(part.row_id))
+    first = next(part for part in (s.representation(record) for s in index.shards()) if len(part.row_id))
     encoded = first.encode(queries, **options.settings)  # models run once for all shards
     # Only what a model made of the queries is sent; the workers encode the rest themselves.
     made: Documents | None = encoded if record.needs_encoder else None
-    if isinstance(made, CompositeQueries):
+    if isinstance(made, CombinedDocuments):
         parts: dict[str, Any] = {
             name: part if REPRESENTATIONS[name].is_encoded else None for name, part in made.parts.items()
         }

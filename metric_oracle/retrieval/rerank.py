@@ -38,13 +38,13 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_section, section_entry
-from metric_oracle.retrieval.composite.weights import weighed
 from metric_oracle.retrieval.merge import BestRows
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions, chosen
 from metric_oracle.retrieval.plan import Plan, plan
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
 from metric_oracle.retrieval.scoring import open_crepe
 from metric_oracle.retrieval.search import digest
+from metric_oracle.retrieval.weights import weighed
 
 ALL = "all"
 SIZE = 200  # default number of reports in a pool

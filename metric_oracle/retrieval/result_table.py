@@ -74,7 +74,7 @@ def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
 
 def n_scorable(index: Index, record: Metric) -> int:
     """Return the number of corpus rows that a metric can score."""
-    if record.terms:
+    if len(record.representations) > 1:
         return len(scorable_rows(index, record))
     return index.content["representations"][record.representations[0]]["rows"]
 

@@ -19,7 +19,6 @@ from metric_oracle.indexes.store import BATCH
 from metric_oracle.kernels.contract import Answers, Capabilities, Kernel
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import section_entry
-from metric_oracle.retrieval.composite.representation import is_joined, representation_of
 from metric_oracle.retrieval.document_pairs import CHECKED, Pairs, Part, encode_for, sample_of
 from metric_oracle.retrieval.exclusion import Excluded, ResultLists
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
@@ -75,13 +74,13 @@ def search(
         least = np.full(len(queries.ids), options.min_score)
         limit = least if limit is None else (np.maximum if record.higher_is_better else np.minimum)(limit, least)
     # Rules of exclusion read what only the shards have.
-    is_whole = shards is None and not options.exclude and is_joined(index, record)
+    is_whole = shards is None and not options.exclude and index.is_joined(record)
     n_parts = 1 if is_whole else index.n_shards
     tell = None if progress is None else _shared(progress, n_parts if shards is None else len(shards))
     best, exact, of_shard = None, True, None
     stages: list[tuple[int, dict[str, Any]]] = []
     for shard in [index] if is_whole else index.shards(shards):
-        representation = representation_of(shard, record)
+        representation = shard.representation(record)
         if not len(representation.row_id):
             continue
         # What a model makes of the queries, and what else no shard changes, is made once.

@@ -30,14 +30,13 @@ from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
 from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.checks import check_queries, check_section
-from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.composite.weights import metric_of
+from metric_oracle.retrieval.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import SAME, SELF, TEXT, of_order
-from metric_oracle.retrieval.joint.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.result_table import most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.search import BLOCK, digest
+from metric_oracle.retrieval.weights import metric_of
 
 # Settings of a search by their names in the signature.
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}
@@ -288,7 +287,7 @@ class _Check:
         """
         (row,) = self._rows_by(SELF).get(query, np.array([-1]))
         key, same = None, []
-        parts = [(shard.first_row, representation_of(shard, of_order(self.record))) for shard in self.index.shards()]
+        parts = [(shard.first_row, shard.representation(of_order(self.record))) for shard in self.index.shards()]
         for first_row, part in parts:
             if first_row <= row < first_row + len(part.document_of_row):
                 document = int(part.document_of_row[row - first_row])

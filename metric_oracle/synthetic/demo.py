@@ -106,7 +106,7 @@ def _compile(searches: Sequence[tuple[Path, Reports, str]]) -> None:
     """
     # One search per kernel. The last one is started first, because BERTScore's kernel takes longest to compile.
     of_kernel = {
-        get_metric(search[-1]).kernel: search for search in reversed(searches) if not get_metric(search[-1]).terms
+        get_metric(search[-1]).kernel: search for search in reversed(searches) if not get_metric(search[-1]).is_sum
     }
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
         for done in [pool.submit(_search, *search) for search in of_kernel.values()]:

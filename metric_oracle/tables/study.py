@@ -32,11 +32,11 @@ from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import AnyIndex, Index, open_index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import is_set, not_one_index, opened
+from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, names_of, shown_in
 from metric_oracle.reading import AttachedReports, Given, attached, loaded, say_wordless
 from metric_oracle.retrieval.baselines import identity
 from metric_oracle.retrieval.checks import check_section, with_frequencies
-from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.document_pairs import scorable_rows
 from metric_oracle.retrieval.expectation import expectation_of
 from metric_oracle.retrieval.options import SearchOptions
@@ -479,11 +479,11 @@ class _Chance:
         if self._steps.holds(file_name(RANDOM)):
             return
         new = [metric for metric in metrics if metric not in self._means]
-        for metric in sorted(new, key=lambda name: bool(METRICS[name].terms)):
+        for metric in sorted(new, key=lambda name: METRICS[name].is_sum):
             terms, rows = METRICS[metric].terms, self._rows
-            if terms and all(part in self._means and np.array_equal(rows[part], rows[metric]) for part in terms):
+            if all(part in self._means and np.array_equal(rows[part], rows[metric]) for part in terms):
                 columns = zip(*(self._means[part].tolist() for part in terms), strict=True)
-                intercept = METRICS[metric].options["intercept"]
+                intercept = METRICS[metric].intercept
                 self._means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
                 for part in terms.keys() & self._sampled.keys():  # one at most: BERTScore
                     error = _slope(metric, part) * self._sampled[part]["standard_error"]

@@ -27,9 +27,9 @@ from metric_oracle.kernels.radgraph.reference import score as plain_radgraph
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
 from metric_oracle.kernels.rouge_l.reference import score as plain_rouge
 from metric_oracle.kernels.rouge_l.score import rouge_l
+from metric_oracle.kernels.sum.score import composite
 from metric_oracle.kernels.temporal.score import temporal_f1
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval.composite.score import composite
 from support import examples
 
 # Few words, so that n-grams repeat and clip; letters whose lower case is longer, or looks at its neighbours.
@@ -413,7 +413,7 @@ def test_composite():
     metric = METRICS["radcliq:v0"]
     values = {name: 0.1 * place for place, name in enumerate(metric.terms)}
     found = evidence.composite(values, metric)
-    assert found.score == composite(values.values(), metric.terms.values(), metric.options["intercept"])
+    assert found.score == composite(values.values(), metric.terms.values(), metric.intercept)
     assert found.score == sum(found.counts.values())
     assert math.isclose(found.counts["intercept"] + sum(row[2] for row in found.rows), found.score)
 

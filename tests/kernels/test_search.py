@@ -31,12 +31,11 @@ from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.ngrams import tokenize_rouge
 from metric_oracle.indexes.shard_build import Slice, build_set
+from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, get_metric
 from metric_oracle.metrics import composite as composite_of
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.composite.representation import representation_of
-from metric_oracle.retrieval.composite.score import composite
 from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
@@ -269,7 +268,7 @@ def test_the_corpus_is_as_awkward_as_promised(world):
     for metric in map(
         METRICS.get, SEARCHED
     ):  # three blocks of queries for three threads; FAISS has something to leave out
-        representation = representation_of(world.index, metric)
+        representation = world.index.representation(metric)
         encoded = representation.encode(asked(world.queries, metric.name))
         few = {"labels", "label_table", "srr", "entities", "sentences", "temporal"} & set(metric.representations)
         # Most of the short reports have the same set of n-grams, or none.
@@ -305,7 +304,7 @@ def test_components_are_those_of_the_plain_scorer(world, metric):
     record = get_metric(metric)
     queries = asked(world.queries, metric)
     results = retrieve(world.index, queries, metric, k=6)
-    representation = representation_of(world.index, record)
+    representation = world.index.representation(record)
     encoded = representation.encode(queries)
     rows = getattr(representation, "features", representation)
     document_of_row = dict(
@@ -376,9 +375,9 @@ def own_score(metric: str, item: Item) -> float:
         # The mean of the entity and the relation F1: a graph without relations reaches one half.
         return (1.0 if related or variant else 0.5) if entities else 0.0
     if name == "radcliq":
-        terms = get_metric(metric).options["terms"]
-        values = [own_score(part, item) for part in terms]
-        return composite(values, terms.values(), get_metric(metric).options["intercept"])
+        record = get_metric(metric)
+        values = [own_score(part, item) for part in record.terms]
+        return composite(values, record.terms.values(), record.intercept)
     if name == "ratescore":
         return 1.0 if any(item.labels) else 0.5
     if name == "sentences":  # a distance; a report without a sentence matches nothing
@@ -444,7 +443,7 @@ def test_a_batch_equals_its_queries_one_at_a_time(world, metric):
     n = len(queries.ids)
     whole = answers(world.index, queries, metric, 4)
     # CRG counts the whole test set.
-    encoded = representation_of(world.index, get_metric(metric)).encode(queries)
+    encoded = world.index.representation(get_metric(metric)).encode(queries)
     settings = {"prevalence": encoded.prevalence} if metric == "crg" else {}
     alone = () if metric == "cider-d" else (*range(0, n, 13), n - 2, n - 1)  # it is weighted by the whole test set
     for q in alone:
@@ -571,7 +570,7 @@ def test_a_set_of_shards_equals_the_index(world, whole, shards, metric):
 
 
 def test_labels_of_a_set_are_joined_to_those_of_the_index(world, shards):
-    single, joined = (representation_of(index, get_metric("chexbert:labels")) for index in (world.index, shards))
+    single, joined = (index.representation(get_metric("chexbert:labels")) for index in (world.index, shards))
     for name in ("vectors", "row_ptr", "row_id"):
         assert np.array_equal(getattr(joined, name), getattr(single, name))
 
@@ -676,7 +675,7 @@ def ranked(world, anchors) -> Callable[[str], list[list[tuple[int, float]]]]:
 
 def left_out(index: Index, metric: str, rules: str | tuple[str, ...], rows: list[int]) -> list[set[int]]:
     """Return the rows that each anchor, a row itself, excludes, by the definition of each rule."""
-    representation = representation_of(index, get_metric(metric))
+    representation = index.representation(get_metric(metric))
     documents = representation.document_of_row.tolist()
     known: dict[str, Callable[[], list]] = {
         "self": lambda: list(range(N_CORPUS)),

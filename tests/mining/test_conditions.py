@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 import metric_oracle as mo
-from metric_oracle.retrieval.joint import ways
+from metric_oracle.kernels.sum import ways
 from metric_oracle.synthetic.corpus import write_synthetic
 
 N = 500

@@ -18,7 +18,7 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.raters.fit_composite import _signs_held_out, fit_composite
 from metric_oracle.raters.rank_correlation import draw, of_signs, side, tau_b
 from metric_oracle.raters.ratings import read_ratings
-from metric_oracle.retrieval.composite.weights import read_weights
+from metric_oracle.retrieval.weights import read_weights
 
 V0 = get_metric("radcliq:v0").recorded
 N, STUDIES = 200, 50  # ReXVal's: four candidates for each of 50 studies
@@ -186,7 +186,7 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     code, captured = run(path, "--out", tmp_path / "w.json", "--metrics", "bertscore, radgraph", "--name", "x")
     assert (code, captured.out) == (0, "")
     assert captured.err.startswith(f"{tmp_path / 'w.json'}: 2 metrics, 200 pairs, R2 ")
-    assert list(read_weights(tmp_path / "w.json").options["terms"]) == ["bertscore", "radgraph"]
+    assert list(read_weights(tmp_path / "w.json").terms) == ["bertscore", "radgraph"]
     for out, line in (
         ("w.csv", "--out must end with .json; got"),
         ("no/w.json", "--out must be in an existing folder; got"),
@@ -355,9 +355,9 @@ def test_texts_of_the_samples_file_are_scored(oracle, rated, tmp_path):
     assert (code, out) == (0, "")
     assert err.startswith(f"{tmp_path / 'w.json'}: 1 metrics, 200 pairs, R2 ")
     record = read_weights(tmp_path / "w.json")
-    assert list(record.options["terms"]) == ["bleu-1"]
+    assert list(record.terms) == ["bleu-1"]
     fitted = fit_composite(rated.long, samples=rated.samples, metrics=["bleu-1"])
-    assert fitted.records()[0]["weight"] == record.options["terms"]["bleu-1"].weight
+    assert fitted.records()[0]["weight"] == record.terms["bleu-1"].weight
     assert fitted.signature["command"] == "fit-composite"
     assert fitted.summary() == f"1 metrics, 200 pairs, R2 {fitted.content['fit']['r2']:.3f}"
 

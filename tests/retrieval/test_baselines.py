@@ -17,7 +17,6 @@ from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_results
 from metric_oracle.indexes.build import build_index
 from metric_oracle.metrics import SEARCHED, get_metric
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.sources.attaching import attach_sources
 from metric_oracle.sources.token_states import load_encoder
@@ -58,7 +57,7 @@ def scored_by_hand(world, metric, **settings):
     """Return the plain scorer's scores of every query with every row that the metric can score, and those rows."""
     index, queries = world
     record = get_metric(metric)
-    representation = representation_of(index, record)
+    representation = index.representation(record)
     encoded = representation.encode(queries, **settings)
     score = load_reference(record)
     rows = np.flatnonzero(representation.document_of_row >= 0)
@@ -244,7 +243,7 @@ def test_expectations_are_written(world, tmp_path, ending):
 
 def _places(world, metric, results):
     """Return where the listed rows stand among those that the metric can score: int64[Q, k]."""
-    rows = np.flatnonzero(representation_of(world[0], get_metric(metric)).document_of_row >= 0)
+    rows = np.flatnonzero(world[0].representation(get_metric(metric)).document_of_row >= 0)
     return np.searchsorted(rows, results.table["row"].to_numpy()).reshape(-1, results.signature["k"])
 
 
@@ -266,7 +265,7 @@ def test_random_scores_are_the_reference_s(world, by_hand, metric, tmp_path):
     assert table["score"].to_pylist() == expected.ravel().tolist()
     assert table["candidate_id"].to_pylist() == [f"r{row}" for row in drawn]
     assert table["text"].to_pylist() == world[0].reports["text"].take(drawn).to_pylist()
-    units = representation_of(world[0], get_metric(metric)).document_of_row
+    units = world[0].representation(get_metric(metric)).document_of_row
     assert table["n_ties"].to_pylist() == [int((units == units[row]).sum()) for row in drawn]
     results.write(tmp_path / "r.parquet")
     assert mo.verify(world[0], tmp_path / "r.parquet", world[1]) == {"pairs": 70, "queries": 0}
@@ -305,7 +304,7 @@ def test_random_draws_approach_the_expectation(world, metric):
 @every_metric
 def test_the_most_frequent_report(world, by_hand, metric):
     index, queries = world
-    rows = np.flatnonzero(representation_of(index, get_metric(metric)).document_of_row >= 0)
+    rows = np.flatnonzero(index.representation(get_metric(metric)).document_of_row >= 0)
     texts = index.reports["text"].to_pylist()
     row = max(rows.tolist(), key=lambda row: (texts.count(texts[row]), -row))
     results = mo.baseline(index, queries, "most-frequent", metric)
@@ -400,7 +399,7 @@ def test_nearest(world, by_hand, vectors, metric):
     results = mo.baseline(
         index, queries, "nearest", metric, corpus_vectors=corpus_vectors, query_vectors=query_vectors
     )  # fmt: skip
-    rows = np.flatnonzero(representation_of(index, get_metric(metric)).document_of_row >= 0).tolist()
+    rows = np.flatnonzero(index.representation(get_metric(metric)).document_of_row >= 0).tolist()
     of_id = dict(zip(corpus_vectors.ids, corpus_vectors.values.astype(np.float64), strict=True))
     matrix, _ = by_hand(metric)
     chosen = []

@@ -12,14 +12,15 @@ import pytest
 from metric_oracle.base.errors import BackendError, ExactnessError, InputError
 from metric_oracle.findings.results import Results, read_results
 from metric_oracle.kernels.contract import read_only
+from metric_oracle.kernels.sum.cpu import Backend
+from metric_oracle.kernels.sum.weighted import WeightedSearch
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import reports
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.composite import cpu as composite_cpu
-from metric_oracle.retrieval.composite.weights import FORMAT, VERSION, read_weights
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.verification import verify
+from metric_oracle.retrieval.weights import FORMAT, VERSION, read_weights
 
 TERMS = {
     "bertscore": {"mean": 0.5, "scale": 0.25, "weight": -0.5},
@@ -127,10 +128,10 @@ def test_cosines_beyond_their_margin_are_an_error(index, queries, tmp_path, monk
     options = SearchOptions(k=k, weights=write(tmp_path, terms=COSINES) if metric == "composite" else None)
     found = retrieve(index, queries, metric, options=options)
     assert 0.0 < found.signature["closest_call"]["cosine"] < 1e-3
-    honest = composite_cpu.Backend._similarities
+    honest = WeightedSearch._similarities
     for planted in (lambda x: x - 1e-3, lambda x: np.where(x > 0.9, 0.0, x)):
         monkeypatch.setattr(
-            composite_cpu.Backend, "_similarities", lambda *given, planted=planted: map(planted, honest(*given))
+            WeightedSearch, "_similarities", lambda *given, planted=planted: map(planted, honest(*given))
         )
         with pytest.raises(
             ExactnessError, match=r"^retrieve: the bound of stage 'cosine' must not lie below a score; got"
@@ -145,10 +146,10 @@ def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp
     options = SearchOptions(threads=1, weights=write(tmp_path) if metric == "composite" else None)
     found = retrieve(index, queries, metric, options=options)
     assert 0.0 < found.signature["closest_call"]["bonus"] < 1e-3
-    listed, honest = found.table["row"].to_numpy(), composite_cpu.Backend.bonuses
+    listed, honest = found.table["row"].to_numpy(), WeightedSearch.bonuses
 
-    def lowered(self, corpus, *rest):
-        added = honest(self, corpus, *rest)
+    def lowered(self, *given):
+        added, corpus = honest(self, *given), self.corpus
         item_of_row = np.empty(len(corpus.row_id), np.int64)
         item_of_row[corpus.row_id] = np.repeat(np.arange(len(corpus.row_ptr) - 1), np.diff(corpus.row_ptr))
         falls = np.ones(len(added.items.offset), bool)
@@ -156,21 +157,21 @@ def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp
         bonus = np.where(falls, added.items.offset - np.float32(1), added.items.offset)
         return added._replace(items=read_only(added.items._replace(offset=bonus)))
 
-    monkeypatch.setattr(composite_cpu.Backend, "bonuses", lowered)
+    monkeypatch.setattr(WeightedSearch, "bonuses", lowered)
     with pytest.raises(ExactnessError, match=r"^retrieve: the bound of stage 'bonus' must not lie below a score; got"):
         retrieve(index, queries, metric, options=options)
 
 
 @pytest.mark.parametrize("k", [1, 5])
 def test_items_that_are_dropped_wrongly_are_an_error(index, queries, tmp_path, monkeypatch, k):
-    honest = composite_cpu.Backend._least
+    honest = WeightedSearch._least
 
-    def worst(self, corpus, batch, q, k, values):
-        item, _ = honest(self, corpus, batch, q, len(corpus.row_ptr) - 1, values)
-        sums, _ = self._sums(corpus, values)
+    def worst(self, q, k, values):
+        item, _ = honest(self, q, len(self.corpus.row_ptr) - 1, values)
+        sums, _ = self._sums(values)
         return item[np.argsort(sums[item], kind="stable")[-k:]], None
 
-    monkeypatch.setattr(composite_cpu.Backend, "_least", worst)
+    monkeypatch.setattr(WeightedSearch, "_least", worst)
     with pytest.raises(ExactnessError, match=r"^retrieve: no dropped candidate must score among the best; got \d+ of "):
         retrieve(index, queries, "composite", k=k, options=SearchOptions(weights=write(tmp_path, terms=COSINES)))
 
@@ -179,11 +180,9 @@ def test_a_search_of_one_query_scores_64_items_that_may_be_dropped(index, querie
     """Those among them that were not dropped are left out."""
     attached = {kind: replace(given, of_row=given.of_row[:1]) for kind, given in queries.attached.items()}
     alone = replace(queries, ids=queries.ids[:1], texts=queries.texts[:1], attached=attached)
-    sizes, honest = [], composite_cpu.Backend._scores
+    sizes, honest = [], Backend.total
     monkeypatch.setattr(
-        composite_cpu.Backend,
-        "_scores",
-        lambda self, exact: sizes.append(len(exact["bertscore"])) or honest(self, exact),
+        Backend, "total", lambda self, exact: sizes.append(len(exact["bertscore"])) or honest(self, exact)
     )
     retrieve(index, alone, "radcliq", threads=1)
     n_listed, n_checked = sizes[:2]
@@ -193,7 +192,7 @@ def test_a_search_of_one_query_scores_64_items_that_may_be_dropped(index, querie
 
 @pytest.mark.parametrize("sign", [0, 1])
 def test_a_composite_that_leaves_nothing_to_a_gpu(index, queries, tmp_path, monkeypatch, sign):
-    monkeypatch.setattr("metric_oracle.retrieval.composite.cuda.Backend.lacking", lambda self: "")
+    monkeypatch.setattr("metric_oracle.kernels.sum.cuda.Backend.lacking", lambda self: "")
     metric, weights = "radcliq:preprint", {}
     if sign:  # a high BERTScore is no merit: its bounds say nothing
         terms = {"bertscore": {"mean": 0, "scale": 1, "weight": 1}}

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from metric_oracle.base.errors import InputError
+from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import COMPOSABLE, SEARCHED, get_metric
 from metric_oracle.metrics import composite as record_of
-from metric_oracle.retrieval.composite.reference import score
-from metric_oracle.retrieval.composite.score import composite
+from metric_oracle.retrieval.kernels import load_reference
 
 # Tables S5 to S7 of Yu et al. (Patterns 2023): BLEU, BERTScore, CheXbert, RadGraph F1, RadCliQ.
 PUBLISHED = json.loads((Path(__file__).parents[1] / "golden/published_tables.json").read_text(encoding="utf-8"))["rows"]
@@ -20,9 +20,9 @@ RADCLIQS = ("radcliq", "radcliq:v0", "radcliq:preprint")
 
 def radcliq(metric: str, *values: float) -> float:
     """Return the kernel's score of the values of PARTS; those without a weight are not looked at."""
-    options = get_metric(metric).options
+    record = get_metric(metric)
     of_part = dict(zip(PARTS, values, strict=True))
-    return composite([of_part[part] for part in options["terms"]], options["terms"].values(), options["intercept"])
+    return composite([of_part[part] for part in record.terms], record.terms.values(), record.intercept)
 
 
 def by_hand(metric: str, values: dict[str, float]) -> float:
@@ -78,11 +78,11 @@ def test_the_reference_scores_the_parts_by_their_own_scorers():
     graph = ({("edema", "OBS-DP")}, set(), set(), set())
     empty = (set(), set(), set(), set())
     pair = {"radgraph": graph, "ngrams": ("edema",)}, {"radgraph": graph, "ngrams": ("edema",)}
-    options = get_metric("radcliq:preprint").options
-    value, parts = score(*pair, **options)
+    plain = load_reference(get_metric("radcliq:preprint"))
+    value, parts = plain(*pair)
     assert parts == {"radgraph": 0.5, "bleu-2": pytest.approx(0.1**0.5)}
     assert value == by_hand("radcliq:preprint", parts)
-    worse, _ = score({"radgraph": empty, "ngrams": ()}, pair[1], **options)
+    worse, _ = plain({"radgraph": empty, "ngrams": ()}, pair[1])
     assert worse > value
 
 
@@ -92,7 +92,7 @@ def test_the_reference_scores_the_parts_by_their_own_scorers():
 def test_a_composite_reads_what_its_parts_read():
     record = record_of("composite", {"bleu-4": (0, 1, 1), "bleu": (0, 1, 1), "radgraph:rg_e": (0, 1, 1)}, 0, "x")
     assert record.representations == ("ngrams", "radgraph")
-    assert list(record.options["terms"]) == ["bleu-4", "bleu-2", "radgraph:rg_e"]
+    assert list(record.terms) == ["bleu-4", "bleu-2", "radgraph:rg_e"]
     assert record.settings == ()
     assert get_metric("radcliq").settings == ("idf", "rescale")
     assert set(COMPOSABLE) == {

@@ -74,7 +74,7 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     monkeypatch.setattr(pool, "resident", lambda: held[0])
     monkeypatch.setattr(pool, "release", lambda: (released.append(held[0]), held.__setitem__(0, 0.5e9)))
     free = retrieve(index, queries, "radcliq", k=3)
-    kernel = import_module("metric_oracle.retrieval.composite.cpu")
+    kernel = import_module("metric_oracle.kernels.sum.cpu")
     find = kernel.Backend.search
 
     def growing(*arguments, **options):

@@ -15,7 +15,6 @@ from metric_oracle.findings.results import Results
 from metric_oracle.indexes import bertscore
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import brute_force
-from metric_oracle.retrieval.composite.representation import representation_of
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.kernels import load_reference
 from support import inputs
@@ -512,13 +511,12 @@ def test_error_of_products_is_bounded(whole):
     index, batch = whole
     for metric in ("bertscore", "bertscore:recall", "chexbert", "radcliq"):
         record = get_metric(metric)
-        representation = representation_of(index, record)
-        encoded = representation.encode(batch)
-        approximate, error = brute_force._scores(record, representation, encoded, [0, 2], lambda n: None)
+        pairs = Pairs.of(index, record, batch, {})
+        approximate, error = brute_force._sum(record, brute_force._values(pairs, [0, 2], lambda n: None))
         assert 0 < error < 1e-10
         for place, q in enumerate((0, 2)):
             for unit in range(0, approximate.shape[1], 3):
-                right = load_reference(record)(representation.item(unit), encoded.item(q))[0]
+                right = pairs.plain(q, unit)[0]
                 assert abs(approximate[place, unit] - right) <= error
 
 

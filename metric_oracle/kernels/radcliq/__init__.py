@@ -1,4 +1,4 @@
-"""RadCliQ: composites that predict how many errors a radiologist finds; `retrieval/composite` is their kernel."""
+"""RadCliQ: composites that predict how many errors a radiologist finds; `kernels/sum` is their kernel."""
 
 from dataclasses import replace
 

@@ -1,9 +1,9 @@
 """Four ways to search under conditions. All give the same result; each query is answered by the first that can do it.
 
-The *order* is the metric, or the sum of metrics, by which documents are ranked. A document is a distinct combination of
-the documents of all metrics' representations. A metric *of few documents*, such as one of labels, has so few distinct
-documents that its scores with a query are computed for all of them and kept. The numbers are those of the methods
-below:
+The *order* is the metric, or the sum of metrics without weights, by which documents are ranked. A document is a
+distinct combination of the documents of all metrics' representations. A metric *of few documents*, such as one of
+labels, has so few distinct documents that its scores with a query are computed for all of them and kept. The numbers
+are those of the methods below:
 
 (1) `_of_few`: metrics of few documents tell which documents fulfil their conditions. If these are few, they are scored
 pair by pair.
@@ -20,17 +20,17 @@ than the last one that it listed. A *signed* score is one multiplied by -1 if lo
 """
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.contract import Answers, read_only
+from metric_oracle.kernels.sum.terms import Combined, Terms
 from metric_oracle.kernels.topk.candidates import Candidates, put_best
-from metric_oracle.kernels.topk.cpu import Best
+from metric_oracle.kernels.topk.cpu import new_best
 from metric_oracle.kernels.topk.exclusion import NOTHING
-from metric_oracle.retrieval.joint.conditions import OPERATORS
-from metric_oracle.retrieval.joint.terms import Terms
+from metric_oracle.records import Condition
 
 FEW = 1024  # most candidates of a query that are scored pair by pair without a search
 DISTINCT = 4096  # most documents of a metric whose scores with a query are kept
@@ -41,27 +41,23 @@ ALL = 1 << 62  # more than any number of candidates
 SHARE = 8  # a list has at most this part of the documents, and so has a metric of few documents
 
 
-class Workspace(NamedTuple):
-    """Scratch arrays of one thread: for the selection of the best documents, and for the search by each metric."""
-
-    best: Best
-    searches: dict[str, Any]
-
-
 class ConditionalSearch:
     """A search under conditions, whose queries are answered in blocks; results are written to `answers`."""
 
-    def __init__(self, metrics: Terms, corpus: Any, batch: Any, k: int, answers: Answers, workspace: Workspace) -> None:
-        self.metrics, self.corpus, self.batch, self.k, self.workspace = metrics, corpus, batch, k, workspace
-        self.sign = 1.0 if metrics.terms[metrics.ordered[0]].metric.higher_is_better else -1.0
+    def __init__(
+        self, sums: Terms, corpus: Combined, batch: Combined, k: int, answers: Answers, workspace: dict[str, Any]
+    ) -> None:
+        self.sums, self.corpus, self.batch, self.k, self.workspace = sums, corpus, batch, k, workspace
+        self.metrics, self.ordered = sums.record.metrics, [*sums.record.terms]
+        self.sign = 1.0 if sums.record.higher_is_better else -1.0
         self.answers = answers._replace(limit=self.sign * answers.limit)
         self.n_documents = len(corpus.row_ptr) - 1
-        self.few = [name for name in metrics.terms if self._is_of_few(name)]  # metrics of few documents
-        self.conditions = sorted(metrics.conditions, key=lambda one: one[0] not in self.few)
+        self.few = [name for name in self.metrics if self._is_of_few(name)]  # metrics of few documents
+        self.conditions = sorted(sums.record.conditions, key=lambda one: one.metric.name not in self.few)
 
-    def search(self, queries: np.ndarray) -> None:
-        """Write the k best rows of the distinct queries `queries`, ascending numbers, into `self.answers`."""
-        left = queries
+    def search(self, first: int, last: int) -> None:
+        """Write the k best rows of the distinct queries first .. last - 1 into `self.answers`."""
+        left = queries = np.arange(first, last)
         for way in (self._of_few, self._of_condition, self._of_order, self._of_all):
             if len(left):
                 left = way(left)
@@ -80,12 +76,12 @@ class ConditionalSearch:
         if not chosen.any():
             return queries
         documents = []
-        for q, (_, kind, of_kind), is_chosen in zip(queries.tolist(), candidates, chosen, strict=True):
+        for q, (_, name, fulfilling), is_chosen in zip(queries.tolist(), candidates, chosen, strict=True):
             if is_chosen:
-                key = "candidates", kind, self.batch.of(q, kind)  # many queries have the same labels
-                if key not in self.metrics.kept:
-                    self.metrics.kept[key] = self._combinations(kind, of_kind)[1]
-                documents.append(self.metrics.kept[key])
+                key = "candidates", name, int(self.batch.of(name, q))  # many queries have the same labels
+                if key not in self.sums.kept:
+                    self.sums.kept[key] = self._combinations(name, fulfilling)[1]
+                documents.append(self.sums.kept[key])
         query = np.repeat(queries[chosen], [len(one) for one in documents])
         self._put(queries[chosen], query, np.concatenate(documents), np.full(len(documents), -np.inf))
         return queries[~chosen]
@@ -95,13 +91,13 @@ class ConditionalSearch:
 
         Return the numbers of the other queries.
         """
-        for name, symbol, value in self.metrics.conditions:
-            better = ">" if self.metrics.terms[name].metric.higher_is_better else "<"
-            if symbol[0] != better or name in self.metrics.ordered or not self._may_list(name, RANGE):
+        for condition in self.sums.record.conditions:
+            name, better = condition.metric.name, ">" if condition.metric.higher_is_better else "<"
+            if condition.symbol[0] != better or name in self.ordered or not self._may_list(name, RANGE):
                 continue
-            n, n_whole = tried = self.metrics.kept.setdefault(("tried", name), [0, 0])
+            n, n_whole = tried = self.sums.kept.setdefault(("tried", name), [0, 0])
             if len(queries) and (n < SAMPLE or 2 * n_whole >= n):
-                query, document, last = self._listed(name, queries, RANGE, np.full(len(queries), value))
+                query, document, last = self._listed(name, queries, RANGE, np.full(len(queries), condition.value))
                 whole = ~np.isfinite(last)
                 tried[0], tried[1] = n + len(queries), n_whole + int(whole.sum())
                 kept = np.isin(query, queries[whole])
@@ -114,22 +110,19 @@ class ConditionalSearch:
 
         Return the numbers of the queries whose results would need too long a list.
         """
-        ordered = self.metrics.ordered
-        many = [name for name in ordered if name not in self.few]
+        many = [name for name in self.ordered if name not in self.few]
         if len(many) != 1:
             return queries
         (name,) = many
-        own = [
-            value for other, symbol, value in self.conditions if other == name and (symbol[0] == ">") == (self.sign > 0)
-        ]
+        own = [one.value for one in self._conditions_on(name) if (one.symbol[0] == ">") == (self.sign > 0)]
         least = max((self.sign * value for value in own), default=-np.inf)
         depth = max(DEPTH, 2 * self.k)
         while len(queries) and self._may_list(name, depth):
-            limit = self.answers.limit[queries] if len(ordered) == 1 else -np.inf
+            limit = self.answers.limit[queries] if len(self.ordered) == 1 else -np.inf
             limit = np.broadcast_to(self.sign * np.maximum(limit, least), queries.shape)
             query, document, last = self._listed(name, queries, depth, limit)
             unseen = np.zeros(len(queries))
-            for part in ordered:
+            for part in self.ordered:
                 unseen += self.sign * last if part == name else self._most(part, queries)
             queries = queries[~self._put(queries, query, document, unseen)]
             depth *= DEEPER
@@ -141,9 +134,9 @@ class ConditionalSearch:
         Return an empty array, because no query is left.
         """
         for q in queries.tolist():
-            n, kind, documents = self._fulfilling(q)
+            n, name, documents = self._fulfilling(q)
             if n * SHARE <= self.n_documents:
-                documents = self._combinations(kind, documents)[1]
+                documents = self._combinations(name, documents)[1]
             else:
                 documents = self._best_of_all(q)
             self._put(np.array([q]), np.full(len(documents), q), documents, np.full(1, -np.inf))
@@ -155,23 +148,24 @@ class ConditionalSearch:
         Every document is tested, as way 4 does.
         """
         documents = np.arange(self.n_documents)
-        for name, symbol, value in self.conditions:
+        for condition in self.conditions:
+            name = condition.metric.name
             scores, error = self._bounded(name, q)
             if error:
-                unsure = np.flatnonzero(np.abs(scores - value) <= error)
+                unsure = np.flatnonzero(np.abs(scores - condition.value) <= error)
                 scores[unsure] = self._exact(name, q, unsure)
-            own = self.corpus.document_of[self.metrics.kind(name)][documents]
-            documents = documents[OPERATORS[symbol](scores[own], value)]
+            own = self.corpus.document_of[name][documents]
+            documents = documents[condition.holds(scores[own])]
         sums, size, error = np.zeros(len(documents)), 0.0, 0.0
-        for name in self.metrics.ordered:
+        for name in self.ordered:
             scores, of_scores = self._bounded(name, q)
-            sums += scores[self.corpus.document_of[self.metrics.kind(name)][documents]]
+            sums += scores[self.corpus.document_of[name][documents]]
             size, error = size + float(np.abs(scores).max(initial=0.0)), error + of_scores
         n = self.answers.exclusion.n_documents(q, self.k)
         if len(documents) <= n:
             return documents
         if error:
-            error += gamma(2 * len(self.metrics.ordered), FLOAT64) * size
+            error += gamma(2 * len(self.ordered), FLOAT64) * size
         sums *= self.sign
         return documents[sums >= np.partition(sums, len(sums) - n)[len(sums) - n] - 2.0 * error]
 
@@ -182,23 +176,25 @@ class ConditionalSearch:
         score of every other document that fulfils the conditions. Rows are final, bool[Q], if none of these can be
         among them.
         """
-        for name, symbol, value in self.conditions:
-            holds = OPERATORS[symbol](self._scores(name, query, document), value)
+        for condition in self.conditions:
+            holds = condition.holds(self._scores(condition.metric.name, query, document))
             query, document = query[holds], document[holds]
         scores = np.zeros(len(query))
-        for name in self.metrics.ordered:
+        for name in self.ordered:
             scores += self._scores(name, query, document)
         ptr = np.append(np.searchsorted(query, queries), len(query))
         is_final = unseen == -np.inf
+        if "best" not in self.workspace:
+            self.workspace["best"] = new_best(self.n_documents)
         candidates = Candidates(queries, ptr, document, self.sign * scores, unseen, is_final.copy())
-        put_best(candidates, self.corpus.row_ptr, self.corpus.row_id, self.k, self.workspace.best, self.answers)
+        put_best(candidates, self.corpus.row_ptr, self.corpus.row_id, self.k, self.workspace["best"], self.answers)
         return is_final | candidates.is_final
 
     def _scores(self, name: str, query: np.ndarray, document: np.ndarray) -> np.ndarray:
         """Return the scores under the metric `name` of pairs that are sorted by query: float64[n]."""
         if name not in self.few:
-            return self.metrics.of_metric(name, self.corpus, self.batch, query, document)
-        own = self.corpus.document_of[self.metrics.kind(name)][document]
+            return self.sums.of_metric(name, self.corpus, self.batch, query, document)
+        own = self.corpus.document_of[name][document]
         scores = np.empty(len(query))
         starts = np.flatnonzero(np.diff(query, prepend=-1)) if len(query) else query
         for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(query)], strict=False):
@@ -207,38 +203,42 @@ class ConditionalSearch:
 
     def _is_of_few(self, name: str) -> bool:
         """Return whether a metric has few distinct documents; see the docstring of the module."""
-        kind = self.metrics.kind(name)
         n = len(self.corpus.parts[name].row_ptr) - 1
-        error = self.metrics.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[kind])
+        error = self.sums.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[name])
         return not error and n <= DISTINCT and n * SHARE <= self.n_documents
 
     def _whole(self, name: str, q: int) -> np.ndarray:
         """Return the scores of query q with all documents of a metric of few documents, computed once: float64[D]."""
-        key = "scores", name, self.batch.of(q, self.metrics.kind(name))
-        if key not in self.metrics.kept:
-            self.metrics.kept[key] = self._bounded(name, q)[0]
-        return self.metrics.kept[key]
+        key = "scores", name, int(self.batch.of(name, q))
+        if key not in self.sums.kept:
+            self.sums.kept[key] = self._bounded(name, q)[0]
+        return self.sums.kept[key]
 
     def _fulfilling(self, q: int) -> tuple[int, str, np.ndarray]:
         """Find the representation whose conditions on metrics of few documents leave query q the fewest candidates.
 
-        Return the number of these candidates, the name of the representation, and those of its documents that fulfil
-        the conditions. The number is `ALL` if no condition is on a metric of few documents.
+        Return the number of these candidates, the name of a metric that reads the representation, and those of its
+        documents that fulfil the conditions. The number is `ALL` if no condition is on a metric of few documents.
         """
         least = ALL, "", np.empty(0, np.int64)
-        for kind in dict.fromkeys(self.metrics.kind(name) for name, *_ in self.conditions if name in self.few):
-            key = "fulfilling", kind, self.batch.of(q, kind)
-            if key not in self.metrics.kept:
-                holds = [
-                    OPERATORS[symbol](self._whole(name, q), value)
-                    for name, symbol, value in self.conditions
-                    if name in self.few and self.metrics.kind(name) == kind
-                ]
+        of_kind: dict[str, list[Condition]] = {}
+        for condition in self.conditions:
+            if condition.metric.name in self.few:
+                of_kind.setdefault(condition.metric.representation, []).append(condition)
+        for kind, conditions in of_kind.items():
+            name = conditions[0].metric.name
+            key = "fulfilling", kind, int(self.batch.of(name, q))
+            if key not in self.sums.kept:
+                holds = [condition.holds(self._whole(condition.metric.name, q)) for condition in conditions]
                 documents = np.flatnonzero(np.logical_and.reduce(holds))
-                ptr, _ = self._of_document(kind)
-                self.metrics.kept[key] = int((ptr[documents + 1] - ptr[documents]).sum()), kind, documents
-            least = min(least, self.metrics.kept[key], key=lambda one: one[0])
+                ptr, _ = self._of_document(name)
+                self.sums.kept[key] = int((ptr[documents + 1] - ptr[documents]).sum()), name, documents
+            least = min(least, self.sums.kept[key], key=lambda one: one[0])
         return least
+
+    def _conditions_on(self, name: str) -> list[Condition]:
+        """Return the conditions on the metric `name`."""
+        return [condition for condition in self.conditions if condition.metric.name == name]
 
     def _most(self, name: str, queries: np.ndarray) -> np.ndarray:
         """Return the best signed score of each query under a metric of few documents: float64[Q], -inf for none.
@@ -248,7 +248,7 @@ class ConditionalSearch:
         most = np.empty(len(queries))
         for i, q in enumerate(queries.tolist()):
             scores = self._whole(name, q)
-            holds = [OPERATORS[symbol](scores, value) for other, symbol, value in self.conditions if other == name]
+            holds = [condition.holds(scores) for condition in self._conditions_on(name)]
             most[i] = (self.sign * scores[np.logical_and.reduce(holds)] if holds else self.sign * scores).max(
                 initial=-np.inf
             )
@@ -267,10 +267,9 @@ class ConditionalSearch:
         query, and documents are combinations. Others than those listed and those below the limit score no better than
         `last`, float64[Q]: the worst possible score if there are none.
         """
-        kernel, kind = self.metrics.kernels[name], self.metrics.kind(name)
-        sign = 1.0 if self.metrics.terms[name].metric.higher_is_better else -1.0
-        places, which = np.unique(self.batch.place[kind][queries], return_inverse=True)
-        n = self._n_queries(kind)
+        kernel, sign = self.sums.kernels[name], 1.0 if self.metrics[name].higher_is_better else -1.0
+        places, which = np.unique(self.batch.of(name, queries), return_inverse=True)
+        n = self._n_queries(name)
         least = np.full(len(places), np.inf)  # of queries that are the same for the metric the least demanding
         np.minimum.at(least, which, sign * limit)
         limits = np.full(n, sign * np.inf)
@@ -280,52 +279,46 @@ class ConditionalSearch:
         lists = NOTHING._replace(first=first, wanted=np.empty((len(places), 0), np.int64))  # they exclude no rows
         answers = Answers(rows, scores, np.zeros_like(rows), limits, lists)
         corpus = self._by_document(name)
-        searches = self.workspace.searches
-        if name not in searches:
-            searches[name] = kernel.new_workspace(corpus)
+        if name not in self.workspace:
+            self.workspace[name] = kernel.new_workspace(corpus)
         edges = np.flatnonzero(np.diff(places, prepend=-2, append=n + 1) != 1)
         for begin, end in pairwise(edges.tolist()):
             a, b = int(places[begin]), int(places[end - 1]) + 1
-            kernel.search(corpus, self.batch.parts[kind], a, b, depth, answers, searches[name])
+            kernel.search(corpus, self.batch.parts[name], a, b, depth, answers, self.workspace[name])
         # A kernel without negative scores leaves out those of 0.
         is_full = rows[:, -1] >= 0
         has_zeros = ~is_full & (least <= 0.0) & (not kernel.capabilities.signed)
         last = np.where(is_full, scores[:, -1], np.where(has_zeros, 0.0, -sign * np.inf))
         number = (rows >= 0).sum(axis=1)[which]
         listed = rows[which][np.arange(depth) < number[:, None]]
-        of_list, document = self._combinations(kind, listed)
+        of_list, document = self._combinations(name, listed)
         return np.repeat(queries, number)[of_list], document, last[which]
 
-    def _n_queries(self, kind: str) -> int:
-        """Return the number of distinct queries of a representation."""
-        key = "queries", kind
-        if key not in self.metrics.kept:
-            self.metrics.kept[key] = int(self.batch.place[kind].max()) + 1
-        return self.metrics.kept[key]
+    def _n_queries(self, name: str) -> int:
+        """Return the number of distinct queries of a metric."""
+        key = "queries", name
+        if key not in self.sums.kept:
+            self.sums.kept[key] = int(self.batch.document_of[name].max()) + 1
+        return self.sums.kept[key]
 
-    def _of_document(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return offsets, int64[n + 1], and the combinations, int64[D], grouped by the n documents of a representation.
+    def _of_document(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return offsets, int64[n + 1], and the combinations, int64[D], grouped by the n documents of a metric.
 
         Document u is in the combinations from offset u to offset u + 1.
         """
-        key = "combinations", kind
-        if key not in self.metrics.kept:
-            own = self.corpus.document_of[kind]
-            n = max(
-                len(self.corpus.parts[name].row_ptr) - 1
-                for name in self.metrics.terms
-                if self.metrics.kind(name) == kind
-            )
+        key = "combinations", self.metrics[name].representation
+        if key not in self.sums.kept:
+            own, n = self.corpus.document_of[name], len(self.corpus.parts[name].row_ptr) - 1
             ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(own, minlength=n))])
-            self.metrics.kept[key] = ptr, np.argsort(own, kind="stable")
-        return self.metrics.kept[key]
+            self.sums.kept[key] = ptr, np.argsort(own, kind="stable")
+        return self.sums.kept[key]
 
-    def _combinations(self, kind: str, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return positions in `documents`, of a representation, and combinations that contain the document there.
+    def _combinations(self, name: str, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return positions in `documents`, of the metric `name`, and combinations that contain the document there.
 
         Both are int64[n], in the order of the documents.
         """
-        ptr, combination = self._of_document(kind)
+        ptr, combination = self._of_document(name)
         sizes = ptr[documents + 1] - ptr[documents]
         place = np.repeat(np.arange(len(documents)), sizes)
         offset = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -334,24 +327,21 @@ class ConditionalSearch:
     def _by_document(self, name: str) -> Any:
         """Return the arrays of a metric's corpus with one row per document, so that a search lists documents."""
         key = "by document", name
-        if key not in self.metrics.kept:
+        if key not in self.sums.kept:
             corpus = self.corpus.parts[name]
             features = corpus.features if hasattr(corpus, "features") else corpus
             ptr = np.arange(len(features.row_ptr), dtype=np.int64)
             row = ptr[:-1].copy()
             changed = features._replace(row_ptr=ptr, row_id=row)
-            self.metrics.kept[key] = read_only(corpus._replace(features=changed) if features is not corpus else changed)
-        return self.metrics.kept[key]
+            self.sums.kept[key] = read_only(corpus._replace(features=changed) if features is not corpus else changed)
+        return self.sums.kept[key]
 
     def _bounded(self, name: str, q: int) -> tuple[np.ndarray, float]:
         """Return the scores of all documents of a metric with query q, float64[D], and a bound of their error."""
-        kind = self.metrics.kind(name)
-        side = self.corpus.parts[name], self.batch.parts[kind]
-        kernel = self.metrics.kernels[name]
-        return next(iter(kernel.score_all(*side, [self.batch.of(q, kind)]))), kernel.score_error(*side)
+        error = self.sums.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[name])
+        return next(self.sums.stream(name, self.corpus, self.batch, [q])), error
 
     def _exact(self, name: str, q: int, documents: np.ndarray) -> np.ndarray:
         """Return the exact scores of query q with documents of a metric, int64[n]: float64[n]."""
-        kind = self.metrics.kind(name)
-        which = np.full(len(documents), self.batch.of(q, kind))
-        return self.metrics.kernels[name].pair_scores(self.corpus.parts[name], self.batch.parts[kind], which, documents)
+        which = np.full(len(documents), self.batch.of(name, q))
+        return self.sums.kernels[name].pair_scores(self.corpus.parts[name], self.batch.parts[name], which, documents)

@@ -1,28 +1,19 @@
 """Parse sums of metrics and conditions as people type them, and make the metric record of such a search."""
 
-import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import Any
 
 from metric_oracle.base.errors import InputError
 from metric_oracle.metrics import check_searched, get_metric
-from metric_oracle.records import Metric, Term, joined
+from metric_oracle.records import SUM, Condition, Metric, Term, joined
 
-OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-JOINT = "joint"  # kernel of a search under conditions
 _CONDITION = re.compile(r"\s*([^<>=\s]+)\s*(>=|<=|>|<)\s*([^<>=\s]+)\s*")
 
 
-def parsed(where: str | Sequence[str]) -> tuple[tuple[str, str, float], ...]:
-    """Return metric, operator and number of each condition in a text such as ``"radgraph>=0.4,bleu-2>0.1"``.
+def parsed(where: str | Sequence[str]) -> tuple[Condition, ...]:
+    """Return the conditions in a text such as ``"radgraph>=0.4,bleu-2>0.1"``.
 
     Or in a sequence of texts of one condition each. Raise InputError for any other text.
     """
@@ -37,7 +28,7 @@ def parsed(where: str | Sequence[str]) -> tuple[tuple[str, str, float], ...]:
             raise InputError(
                 "where", "must be METRIC, one of >=, >, <=, <, and a number", repr(text), 'Write it as "radgraph>=0.4".'
             )
-        conditions.append((get_metric(parts[1]).name, parts[2], value))
+        conditions.append(Condition(get_metric(parts[1]), parts[2], value))
     return tuple(conditions)
 
 
@@ -46,46 +37,41 @@ def summands(metric: str) -> list[Metric]:
     return [get_metric(name.strip()) for name in metric.split("+")]
 
 
-def listed(ordered: Sequence[str], conditions: Sequence[tuple[str, str, float]]) -> tuple[str, ...]:
-    """Return the names of the metrics that have a column of their own: those of a sum, then those of the conditions."""
-    return tuple(dict.fromkeys([*(ordered if len(ordered) > 1 else ()), *(name for name, *_ in conditions)]))
-
-
-def conditioned(ordered: Sequence[Metric], conditions: Sequence[tuple[str, str, float]]) -> Metric:
+def conditioned(added: Sequence[Metric], conditions: Sequence[Condition]) -> Metric:
     """Return the metric record of a search by a metric, or a sum of metrics, under conditions on others.
 
     Raise InputError if one of them is a composite, or those of the sum are not different ones of one direction.
     """
-    names = tuple(metric.name for metric in ordered)
-    metrics = {metric.name: metric for metric in (*ordered, *(get_metric(name) for name, *_ in conditions))}
+    metrics = {metric.name: metric for metric in (*added, *(condition.metric for condition in conditions))}
     for metric in metrics.values():
         check_searched(metric)
-        if metric.terms:
+        if metric.is_sum:
             raise InputError(
                 "where" if conditions else "metric",
                 f"must have no composite{', nor must the metric of the search' if conditions else ' in a sum'}",
                 repr(metric.name),
                 "Use the metrics that the composite sums, without its weights.",
             )
-    if len(set(names)) < len(names) or len({metric.higher_is_better for metric in ordered}) > 1:
+    name = "+".join(metric.name for metric in added)
+    if len({metric.name for metric in added}) < len(added) or len({metric.higher_is_better for metric in added}) > 1:
         raise InputError(
             "metric",
             "must be a sum of different metrics with the same better direction",
-            repr("+".join(names)),
+            repr(name),
             "Leave one of them out.",
         )
-    terms = {name: Term(metric, 0.0, 1.0, 1.0) for name, metric in metrics.items()}
-    options = {"terms": terms, "ordered": names, "conditions": tuple(conditions)}
-    is_sum = len(names) > 1
+    is_alone = len(added) == 1
     return replace(
-        ordered[0],
-        name="+".join(names),
-        reads=joined([*terms.values()]),
-        kernel=JOINT,
-        citation="sum of the scores of its metrics" if is_sum else ordered[0].citation,
-        tool="" if is_sum else ordered[0].tool,
-        options=options,
+        added[0],
+        name=name,
+        reads=joined(metrics.values()),
+        kernel=SUM,
+        citation=added[0].citation if is_alone else "sum of the scores of its metrics",
+        tool=added[0].tool if is_alone else "",
+        options={},
         fallback=False,
         cheap=False,
         composable=False,
+        added=tuple(map(Term, added)),
+        conditions=tuple(conditions),
     )

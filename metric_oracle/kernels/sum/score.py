@@ -1,4 +1,4 @@
-"""A composite from the values of its terms: a linear regression on standardised metrics. Plain scalar Python."""
+"""A weighted sum of the scores of other metrics, each standardised. Plain scalar Python."""
 
 
 def term(value, mean, scale, weight):

@@ -1,1 +1,0 @@
-"""Linear composites of metrics, RadCliQ among them: standardised values, weighted and summed, that predict errors."""
