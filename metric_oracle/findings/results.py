@@ -53,7 +53,9 @@ _TEXTS = ("query_id", "reference", "prediction")
 # Types of the fields that other modules read, also within the entry of one metric. A field may be absent or None.
 _TYPES: dict[str, type] = {
     **dict.fromkeys(("metric", "baseline", "index", "direction", "references", "version", "system", "kind"), str),
-    **dict.fromkeys(("options", "representation", "metrics", "stages", "left_out", "noted", "averaged", "pool"), dict),
+    **dict.fromkeys(
+        ("options", "representation", "metrics", "stages", "left_out", "noted", "averaged", "pool", "judge"), dict
+    ),
     **dict.fromkeys(("environment", "part", "histogram", "closest_call"), dict),
     **dict.fromkeys(("draws", "seed", "distinct_texts"), int),
     "foreign": list,

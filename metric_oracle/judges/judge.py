@@ -63,7 +63,7 @@ class Judge:
     @property
     def entry(self) -> dict[str, Any]:
         """The entry of a metric in a signature: what must be equal for scores of one column, whatever the system."""
-        return {"source": FOREIGN, "direction": self.direction, **({"judge": self.version} if self.version else {})}
+        return judge_entry(self.direction, self.version)
 
     def is_best(self, scores: np.ndarray) -> np.ndarray:
         """Return which scores are the best possible ones: bool, in the form of `scores`."""
@@ -161,6 +161,11 @@ class Judge:
         if self.keep is not None:
             step = f"The answers to the other {n - len(lacking):,} are kept: the same call asks for the rest."
         return InputError("judge", "must answer each pair with a number", f"{got}{such}", step)
+
+
+def judge_entry(direction: str, version: str) -> dict[str, Any]:
+    """Return `Judge.entry`. A judge without a version has that of a foreign column, so that both join in a table."""
+    return {"source": FOREIGN, "direction": direction, **({"version": version} if version else {})}
 
 
 def numbers_in(answer: Any) -> dict[str, float] | None:

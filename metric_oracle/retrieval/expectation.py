@@ -255,7 +255,9 @@ def judged_expectation(
     edges, counts = _histogram(fine, float(scores.min()), float(scores.max()), bins)
     entries = {
         "metric": judge.name,
-        **judge.entry,
+        "source": f"the judge {judge.name}",
+        "direction": judge.direction,
+        "judge": {"name": judge.name, "version": judge.version, "direction": judge.direction, **judge.signature},
         "index": index.fingerprint,
         **section_entry(index, queries),
         "version": package_version(),

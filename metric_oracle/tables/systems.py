@@ -13,8 +13,8 @@ from metric_oracle.base.errors import InputError, as_called, if_taken, option
 from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.corpus_bleu import counts_in
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
-from metric_oracle.findings.score_names import FOREIGN
-from metric_oracle.metrics import METRICS, get_metric
+from metric_oracle.judges.judge import judge_entry
+from metric_oracle.metrics import METRICS, find_metric, get_metric
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import counted_entry
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
@@ -104,7 +104,7 @@ def scores_of_results(results: Results) -> Scores:
     """
     signature, table = results.signature, results.table
     name = str(signature.get("metric"))
-    record = None if signature.get("source") == FOREIGN else get_metric(name)  # the scores of a judge
+    record = None if "judge" in signature and find_metric(name) is None else get_metric(name)
     name = name if record is None else record.name
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
     is_expected = signature.get("baseline") == "expectation"
@@ -145,7 +145,7 @@ def scores_of_results(results: Results) -> Scores:
 def _entry(record: Metric | None, signature: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry of the metric of results, as scores of the same metric have it; `record` is None for a judge."""
     if record is None:
-        return {key: signature[key] for key in ("source", "direction", "judge") if key in signature}
+        return judge_entry(str(signature["direction"]), str(signature["judge"]["version"]))
     content = signature.get("representation") or {}
     made = {
         kind: {key: content[kind][key] for key in MADE if content.get(kind, {}).get(key) is not None}

@@ -39,7 +39,7 @@ def test_judgements_are_kept_and_files_are_read(tmp_path):
     again = mo.score(TRUTH, WRITTEN, "bleu", judge=judge, judge_version="2", **kept)
     assert again.table == first.table
     assert len(judge.asked) == 3
-    assert first.signature["metrics"]["words"]["judge"] == "2"
+    assert first.signature["metrics"]["words"]["version"] == "2"
     first.write(tmp_path / "scores.csv")
     assert mo.read_scores(tmp_path / "scores.csv").mean() == first.mean()
 
