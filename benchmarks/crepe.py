@@ -32,11 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     results = machine.Results("crepe", options.out, seed=SEED)
     with TemporaryDirectory() as folder:
-        for row in measure(options, Path(folder)):
-            results.add(row)
-            print(f"{row['name']}: {row['value']:.4f} ({row['low']:.4f} to {row['high']:.4f})")
-    print(f"rows: {results.path}")
-    return 0
+        return results.measure(measure(options, Path(folder)), "{name}: {value:.4f} ({low:.4f} to {high:.4f})")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -28,15 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; return the exit code, 1 if the gate is red."""
     options = _options(arguments)
     results = machine.Results("growth", options.out, seed=SEED)
-    try:
-        for row in _measure(options):
-            results.add(row)
-            print(f"{row['name']}: {row['tests']:,} x {row['reports']:,}: {row['value']:.4g} s", flush=True)
-    except gate.GateError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"rows: {results.path}")
-    return 0
+    return results.measure(_measure(options), "{name}: {tests:,} x {reports:,}: {value:.4g} s")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

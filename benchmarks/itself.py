@@ -47,11 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; return the exit code."""
     options = _options(arguments)
     results = machine.Results("itself", options.out, seed=SEED)
-    for row in _measure(options):
-        results.add(row)
-        print(f"{row['name']}: {row['value']:.4g} {row['unit']}", flush=True)
-    print(f"rows: {results.path}")
-    return 0
+    return results.measure(_measure(options), "{name}: {value:.4g} {unit}")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

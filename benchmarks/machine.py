@@ -4,10 +4,13 @@ import argparse
 import json
 import os
 import subprocess
+import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gate import GateError
 from metric_oracle.retrieval.machine import machine, versions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,6 +59,18 @@ class Results:
         self._is_new = False
         self.rows.append(row)
         return row
+
+    def measure(self, rows: Iterable[Row], line: str) -> int:
+        """Write rows as they are measured, and print `line` filled with each; return the exit code, 1 at a red gate."""
+        try:
+            for row in rows:
+                self.add(row)
+                print(line.format(**row), flush=True)
+        except GateError as error:
+            print(error, file=sys.stderr)
+            return 1
+        print(f"rows: {self.path}")
+        return 0
 
 
 def _clock() -> tuple[int, int]:

@@ -44,15 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = machine.Results("reading", options.out, seed=SEED)
     drafts = islice(drafts_of(SEED, "train"), min(DISTINCT, options.reports))
     texts = [draft.text for draft in drafts if not state_of(draft.text)]  # blank ones are not read
-    try:
-        for row in _measure(options, texts):
-            results.add(row)
-            print(f"{row['name']}: {row['value']:.2f} s of a processor, {row['peak_gb']:.2f} GB", flush=True)
-    except gate.GateError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"rows: {results.path}")
-    return 0
+    return results.measure(_measure(options, texts), "{name}: {value:.2f} s of a processor, {peak_gb:.2f} GB")
 
 
 def _measure(options: argparse.Namespace, texts: Sequence[str]) -> Iterator[Row]:
