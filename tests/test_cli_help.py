@@ -16,7 +16,7 @@ from metric_oracle.base.choices import BACKENDS
 from metric_oracle.base.declared import PANELS, declarations
 from metric_oracle.base.errors import in_terms_of_caller
 from metric_oracle.commands import listing
-from metric_oracle.commands.values import complete_metric
+from metric_oracle.commands.option import complete_metric
 from metric_oracle.metrics import ALIASES, ATTACHED, METRICS, SOURCES
 from metric_oracle.sources.keywords import Sources
 

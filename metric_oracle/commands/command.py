@@ -134,7 +134,9 @@ class Registered:
         run.__signature__ = inspect.Signature([option.parameter(names) for option in typed])  # type: ignore[attr-defined]
         is_whole = function is not None and function.__name__ in dir(metric_oracle) and not self.fixed
         documented = function if function is not None and is_whole else self.body
-        run.__doc__ = _paragraphs(in_words_of(introduction(documented), names))
+        text = inspect.cleandoc(in_words_of(introduction(documented), names))
+        # Each paragraph on one line, so that the help wraps it to the width of the terminal.
+        run.__doc__ = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
         run.__name__ = self.body.__name__
         return run
 
@@ -246,8 +248,3 @@ def _check(found: Sequence[Option], given: Mapping[str, Any]) -> None:
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, Path):
                 check_path(option.name, str(value), is_new=option.is_output)
-
-
-def _paragraphs(text: str) -> str:
-    """Return a docstring with each paragraph on one line, so that the help wraps it to the width of the terminal."""
-    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))

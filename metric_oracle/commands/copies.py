@@ -8,9 +8,9 @@ from annotated_doc import Doc
 
 from metric_oracle.base.choices import RESULTS, TABLES, WithText
 from metric_oracle.base.declared import OUTPUT, ROWS, Flag
-from metric_oracle.base.errors import option
+from metric_oracle.base.errors import InputError, option
 from metric_oracle.commands.command import Call, command
-from metric_oracle.commands.inputs import MODELS_TEXTS, TEXTS, check_owner
+from metric_oracle.commands.inputs import MODELS_TEXTS, TEXTS
 from metric_oracle.commands.options import FORMATS
 from metric_oracle.commands.output import Destination, deliver_finding, note
 
@@ -62,4 +62,11 @@ def _check_reading(call: Call) -> None:
     of_sets = {"encoding", "separator"} | ({"split"} if is_split else set())
     names = [name for name in call.attach["references"]([]).options.given if name not in of_sets]
     theirs = [option(f"model_{name}") for name in names if name in MODELS_TEXTS.fields]
-    check_owner("references", names, f"; the sets have {', '.join(theirs)}" if theirs else "")
+    own = f"; the sets have {', '.join(theirs)}" if theirs else ""
+    if names:
+        raise InputError(
+            "references",
+            f"must be given with {', '.join(map(option, names))}",
+            "none",
+            f"Add {option('references')}, whose reports they belong to{own}.",
+        )

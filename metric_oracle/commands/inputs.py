@@ -1,6 +1,6 @@
 """Reports on the command line: the options that a command has for them, and how they are read."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,9 +10,8 @@ from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_declared
 from metric_oracle.base.declared import PREDICTED, Flag, declarations
 from metric_oracle.base.errors import InputError, not_installed, option
-from metric_oracle.commands.option import Option
+from metric_oracle.commands.option import Option, named
 from metric_oracle.commands.output import note, progress
-from metric_oracle.commands.values import named
 from metric_oracle.corpora.read import Read
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.sources.keywords import Sources
@@ -154,18 +153,6 @@ def check_web() -> None:
     missing = [library for library in ("starlette", "uvicorn", "jinja2") if find_spec(library) is None]
     if missing:
         raise not_installed("a page", missing[0], "web")
-
-
-def check_owner(argument: str, options: Iterable[str], other: str = "") -> None:
-    """Raise InputError if `options` of a file are given but not the file, `argument`; `other` ends the next step."""
-    names = [option(name) for name in options]
-    if names:
-        raise InputError(
-            argument,
-            f"must be given with {', '.join(names)}",
-            "none",
-            f"Add {option(argument)}, whose reports they belong to{other}.",
-        )
 
 
 def load_tests(tests: Any, *results: Any, keep: Sequence[str] = (), metrics: Sequence[Any] = ()) -> Any:

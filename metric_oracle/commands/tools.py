@@ -45,8 +45,7 @@ def demo(
     Metrics whose libraries are not installed are left out. With FOLDER, the files, those of oracle example in any size,
     and the index are kept there; otherwise they are deleted.
     """
-    from metric_oracle.synthetic.demo import COMMANDS, run_demo
-    from metric_oracle.synthetic.view import demo_tables
+    from metric_oracle.synthetic.demo import COMMANDS, demo_tables, run_demo
 
     with progress("demo") as step:
         outcome = run_demo(reports, tests, seed=seed, folder=folder, progress=step, tell=note)
@@ -139,14 +138,12 @@ def bench(call: Call, to: Destination) -> None:
     on a synthetic corpus.
     """
     from metric_oracle.bench.timing import json_lines, write_rows
-    from metric_oracle.bench.view import bench_tables
+    from metric_oracle.bench.view import bench_tables, write_plot
 
     if "queries" not in call.values:
         call.attach["queries"](None)
     rows = call.tracked("bench")
     if to.plot is not None:
-        from metric_oracle.bench.plot import write_plot
-
         write_plot(to.plot, rows)
     to.deliver(
         lambda: bench_tables(rows),

@@ -18,6 +18,8 @@ from metric_oracle.base.errors import install_command
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.findings.printed_tables import PaperTable, entry
+from metric_oracle.findings.views import one_line
 from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric
@@ -171,3 +173,37 @@ def run_demo(
             )
         skipped = list(ENCODED) if encoder is None else []
         return DemoOutcome(n_reports, n_tests, queries.texts[shown_row], outcomes, skipped)
+
+
+def demo_tables(outcome: DemoOutcome) -> list[Any]:
+    """Return the demo's table of metrics, then the lines of the example: a test report and its oracle reports."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    rows = [
+        (
+            row.metric,
+            [
+                entry(f"{row.reports:,}"),
+                entry(f"{row.oracle:.4f}"),
+                entry(f"{row.random:.4f}"),
+                entry(f"{row.pairs_per_second:,.0f}"),
+            ],
+        )
+        for row in outcome.metrics
+    ]
+    notes = []
+    if any(row.metric == "chexbert" for row in outcome.metrics):
+        notes.append("chexbert: stand-in embeddings made from the gold labels")
+    if any(row.metric == "bertscore" for row in outcome.metrics):
+        notes.append("bertscore, radcliq: a sample, encoded with MiniLM and not rescaled; for RadCliQ lower is better")
+    if outcome.skipped:
+        notes.append(f"not run: {', '.join(outcome.skipped)}, which need a model. To install it: {encoder_command()}")
+    title = f"Oracles of {outcome.tests:,} test reports in {outcome.reports:,} synthetic reports"
+    heads = ["reports", "mean oracle score", "mean random score", "pairs per second"]
+    example: list[Any] = [Text("One test report and its oracle reports", style="bold"), Text("")]
+    example += [Padding(one_line(outcome.example), (0, 0, 0, 2)), Text("")]
+    for row in outcome.metrics:
+        example.append(Text(f"{row.metric}  {row.top[0]:.4f}"))
+        example.append(Padding(one_line(row.top[1]), (0, 0, 0, 2)))
+    return [PaperTable(title, heads, rows, notes, "metric"), *example]

@@ -15,9 +15,9 @@ from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
-from metric_oracle.synthetic.grammar import IMPRESSIONS
 from metric_oracle.synthetic.notation import (
     BLANK,
+    IMPRESSIONS,
     POSITIVE,
     PRIORITY,
     SUPPORT_DEVICES,

@@ -14,8 +14,7 @@ from rich.console import Console
 import metric_oracle as mo
 from metric_oracle.base.errors import BackendError, ExactnessError, InputError
 from metric_oracle.bench import timing as bench
-from metric_oracle.bench.plot import write_plot
-from metric_oracle.bench.view import bench_tables
+from metric_oracle.bench.view import bench_tables, write_plot
 from metric_oracle.kernels.rouge_l import cpu
 from metric_oracle.reading import reports
 from metric_oracle.retrieval import kernels

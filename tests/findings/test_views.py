@@ -25,8 +25,7 @@ from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.scoring import score
 from metric_oracle.survey.export import status_table
-from metric_oracle.synthetic.demo import DemoOutcome, MetricOutcome
-from metric_oracle.synthetic.view import demo_tables
+from metric_oracle.synthetic.demo import DemoOutcome, MetricOutcome, demo_tables
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.crg import score_crg
 from metric_oracle.tables.f1_chexbert import score_f1_chexbert
