@@ -36,7 +36,7 @@ from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.mining.mined_files import KIND, MinedFile
 from metric_oracle.mining.scored import left_out, sampled, worst_positive
-from metric_oracle.mining.selection import Selection, best_allowed, check_selection, depths, kept, pairs_of
+from metric_oracle.mining.selection import Selection, best_allowed, check_selection, kept, pairs_of
 from metric_oracle.retrieval.checks import check_alone
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.exclusion import of_order
@@ -366,7 +366,9 @@ class _Search(NamedTuple):
         """
         planned, selection = self.planned, self.selection
         k, sign = planned.options.k, 1.0 if planned.metric.higher_is_better else -1.0
-        depth, last = depths(selection, k, n_scorable(planned.index, planned.metric))
+        last = n_scorable(planned.index, planned.metric)
+        last = last if selection.range_max is None else min(selection.range_max, last)
+        depth = last if selection.sampling_strategy == "random" else min(selection.range_min + k, last)
         limit = self._limits(rows, anchors, sign)
         left, tables = np.arange(len(rows)), list[pa.Table]()
         signature: dict[str, Any] = {}

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.mining.selection import Selection, best_allowed
 from metric_oracle.retrieval.document_pairs import Pairs
@@ -16,14 +15,6 @@ from metric_oracle.retrieval.pool import n_threads
 
 PAIRS = 1_000_000  # pairs that a sample has at most, but for its least number of anchors
 LEAST = 10
-
-
-def anchors_of(index: Index, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Reports]]:
-    """Yield the given corpus rows (ascending), shard by shard: their rows in it, and their reports."""
-    for shard in index.shards():
-        first, last = np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])
-        if last > first:
-            yield rows[first:last], prepared_reports(shard).take(rows[first:last] - shard.first_row)
 
 
 def worst_positive(pairs: Pairs, anchor: np.ndarray, row: np.ndarray, sign: float) -> np.ndarray:
@@ -56,7 +47,12 @@ def left_out(
     counts are ``candidates``, one for each rule, ``after the k best`` (``not drawn`` at random), and ``listed``.
     """
     counts: dict[str, int] = {}
-    for of_shard, reports in anchors_of(planned.index, rows):
+    for shard in planned.index.shards():
+        first, last = np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])
+        if first == last:
+            continue
+        of_shard = rows[first:last]
+        reports = prepared_reports(shard).take(of_shard - shard.first_row)
         for found in _of_shard(planned, selection, k, of_shard, reports, positives):
             for name, n in found.items():
                 counts[name] = counts.get(name, 0) + n

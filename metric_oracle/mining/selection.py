@@ -141,12 +141,6 @@ def check_selection(selection: Selection, k: int) -> None:
         )
 
 
-def depths(selection: Selection, k: int, n: int) -> tuple[int, int]:
-    """Return the number of candidates, of n, to search for an anchor at first, and the largest number to search."""
-    last = n if selection.range_max is None else min(selection.range_max, n)
-    return last if selection.sampling_strategy == "random" else min(selection.range_min + k, last), last
-
-
 def best_allowed(selection: Selection, positive: np.ndarray, sign: float) -> dict[str, np.ndarray]:
     """Return the best score that `max_score` and each margin allow a candidate of each anchor: name -> float64[n].
 
