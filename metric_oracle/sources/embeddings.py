@@ -1,5 +1,6 @@
 """The source of report vectors: CheXbert's embeddings, and those of any other model."""
 
+import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,10 +11,12 @@ import numpy as np
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.containers import in_order
+from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.tables import canonical_ids
 from metric_oracle.corpora.vectors import Vectors, checked_vectors, read_embeddings
 from metric_oracle.sources.contract import Attachment, Source, name_of
-from metric_oracle.sources.labels import labels_csv
+
+_CELL = {0: "", 1: "1", 2: "0", 3: "-1"}  # of CheXbert's classes, as its label files have them
 
 
 def as_vectors(file_or_data: Any, ids: Any) -> Vectors:
@@ -77,8 +80,12 @@ def _npz(output: Any, ids: Sequence[str]) -> bytes:
 
 
 def _csv(output: Any, ids: Sequence[str]) -> bytes:
-    """Return the content of a CSV file of the label classes in CheXbert's output, with ids."""
-    return labels_csv(output[1], ids)
+    """Return the content of a CSV file of the label classes in CheXbert's output, with ids; `read_labels` reads it."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["study_id", *LABELS])
+    writer.writerows([study, *(_CELL[c] for c in row)] for study, row in zip(ids, output[1].tolist(), strict=True))
+    return buffer.getvalue().encode()
 
 
 class CheXbertSource(VectorSource):

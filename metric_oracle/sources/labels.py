@@ -1,7 +1,5 @@
 """The sources of labels: CheXbert's 14 classes, and labels with any names, such as SRR-BERT's."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -25,8 +23,6 @@ from metric_oracle.corpora.label_tables import (
 )
 from metric_oracle.corpora.tables import canonical_ids, check_unique
 from metric_oracle.sources.contract import Attachment, Source, name_of
-
-_CELL = {0: "", 1: "1", 2: "0", 3: "-1"}  # of CheXbert's classes, as its label files have them
 
 
 @dataclass(frozen=True)
@@ -116,15 +112,6 @@ def as_label_sets(file_or_data: Any) -> LabelSets:
             "Write a column of 1 and 0 for each finding and status, such as Edema (Uncertain).",
         )
     return LabelSets(table.ids, (table.values == 1).astype(np.uint8), _schema(table.names))
-
-
-def labels_csv(classes: np.ndarray, ids: Sequence[str]) -> bytes:
-    """Return the content of a CSV file of CheXbert classes, uint8[n, 14], and ids, which `read_labels` reads."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["study_id", *LABELS])
-    writer.writerows([study, *(_CELL[c] for c in row)] for study, row in zip(ids, classes.tolist(), strict=True))
-    return buffer.getvalue().encode()
 
 
 class CheXbertLabelSource(Source):
