@@ -102,8 +102,8 @@ def test_the_commands_of_an_example_run(oracle, tmp_path, monkeypatch):
 
 
 def test_same_seed_same_example(fails, tmp_path):
-    def digests(example):
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in example.files}
+    def digests(files):
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
     (tmp_path / "empty").mkdir()
     first = digests(write_example(tmp_path / "one", seed=3))

@@ -58,11 +58,11 @@ def demo(
 @command(app, "example", "oracle example try && cd try")
 def example(folder: NewFiles, *, seed: choices.Seed = 0) -> None:
     """Write small example files (reports, graphs, labels, ratings), and print commands to try on them."""
-    from metric_oracle.synthetic.example import write_example
+    from metric_oracle.synthetic.example import COMMANDS, write_example
 
-    written = write_example(folder, seed=seed)
-    put(f"{folder}: {len(written.files)} files. Try, in this folder:\n")
-    put("\n".join(written.commands))
+    files = write_example(folder, seed=seed)
+    put(f"{folder}: {len(files)} files. Try, in this folder:\n")
+    put("\n".join(COMMANDS))
 
 
 @command(

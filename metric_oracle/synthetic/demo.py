@@ -135,7 +135,7 @@ def run_demo(
     with tempfile.TemporaryDirectory(prefix="oracle-demo-") if folder is None else nullcontext(folder) as folder_name:
         folder = Path(folder_name)
         step("making a synthetic corpus", None, None)
-        files = {path.stem: path for path in example.write_example(folder, n_reports, n_tests, seed=seed).files}
+        files = {path.stem: path for path in example.write_example(folder, n_reports, n_tests, seed=seed)}
         step("building the index", None, None)
         corpus = reports(files["train"], **sources_of(files, "train"), tell=tell).load()
         index = build_index(corpus, folder / "INDEX", source="a synthetic corpus")

@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -38,18 +37,13 @@ COMMANDS = (
 )
 
 
-@dataclass(frozen=True)
-class Example:
-    """An example that was written."""
-
-    files: list[Path]  # sorted by name
-    commands: tuple[str, ...] = COMMANDS  # to run in their folder, in this order
-
-
-def write_example(folder: str | Path, n_reports: int = N_REPORTS, n_tests: int = N_TESTS, *, seed: int = 0) -> Example:
+def write_example(
+    folder: str | Path, n_reports: int = N_REPORTS, n_tests: int = N_TESTS, *, seed: int = 0
+) -> list[Path]:
     """Write a synthetic corpus, reports and samples of simulated models, and ratings with random error counts.
 
     `folder` must be new or empty. It gets its files when all of them are complete. The same seed gives the same bytes.
+    Return the files, sorted by name; `COMMANDS` are to try in their folder, in this order.
     """
     folder = Path(folder)
     check_new_folder("folder", folder, may_be_empty=True)
@@ -59,7 +53,7 @@ def write_example(folder: str | Path, n_reports: int = N_REPORTS, n_tests: int =
         write_samples(unfinished, n_tests, N_SAMPLES, FIRST_ID + n_reports, seed=seed)
         paths = {name: unfinished / file for name, file in files.items()}
         _write_rated(unfinished, paths, np.random.default_rng(seed))
-    return Example(sorted(folder.iterdir()))
+    return sorted(folder.iterdir())
 
 
 def _write_rated(folder: Path, paths: dict[str, Path], rng: np.random.Generator) -> None:
