@@ -15,8 +15,10 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.build import kinds_of, make
 from metric_oracle.indexes.contract import Corpus
 from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.indexes.store import REPORTS, Strings
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
+from metric_oracle.sources.contract import Attachment
 
 
 class MemoryIndex(Index):
@@ -54,7 +56,21 @@ class MemoryIndex(Index):
                 self._opened[kind], described[kind] = make(kind, corpus)
         self._built = dict(self._opened)
         counts = {"reports": len(reports.ids), "distinct_texts": len(texts)}
-        self.manifest = {"content": {"counts": counts, "representations": described}, "fingerprint": ""}
+        content = {"counts": counts, "representations": described}
+        self.manifest = {"content": content, "fingerprint": "", "checksum": f"memory {id(self._built)}"}
+
+    def own_reports(self, reports: Reports, rows: np.ndarray) -> Reports:
+        """Return reports, which are these rows, int64[n], as queries of this index that need no encoding of their own.
+
+        What models computed of them for the index is used again.
+        """
+        attached = {kind: replace(attachment, stored_in=self.checksum) for kind, attachment in reports.attached.items()}
+        for kind in self.content["representations"]:
+            if REPRESENTATIONS[kind].is_encoded:
+                part = self.part(kind)
+                documents = documents_of_rows(part.row_ptr, part.row_id, self.n_reports)
+                attached[kind] = Attachment(part, documents[rows], {"cut_length": -1})
+        return replace(reports, attached=attached, stored=(self.checksum, rows))
 
     @cached_property
     def reports(self) -> pa.Table:

@@ -315,7 +315,7 @@ def _best_with_themselves(planned: Plan) -> np.ndarray:
             of_block = corpus_rows[begin : begin + BLOCK]
             anchors = reports.take(of_block - shard.first_row)
             pairs = Pairs.of(shard, planned.metric, anchors, planned.options.settings)
-            scores.append(pairs.score(pairs.which, pairs.document_of_row[of_block])[0])
+            scores.append(pairs.score(pairs.which, pairs.document_of_row[of_block]))
             rows.append(of_block)
     every = np.concatenate(scores)
     best = every.max() if planned.metric.higher_is_better else every.min()

@@ -24,7 +24,7 @@ def worst_positive(pairs: Pairs, anchor: np.ndarray, row: np.ndarray, sign: floa
     row. `sign` is -1.0 where lower scores are better. An anchor without a positive has infinity.
     """
     worst = np.full(len(pairs.which), np.inf)
-    np.minimum.at(worst, anchor, sign * pairs.score(pairs.which[anchor], pairs.document_of_row[row])[0])
+    np.minimum.at(worst, anchor, sign * pairs.score(pairs.which[anchor], pairs.document_of_row[row]))
     return worst
 
 
@@ -85,7 +85,7 @@ def _of_shard(
     def counted(number: int) -> dict[str, int]:
         """Return, for one anchor, the number of candidates and how many each rule left out."""
         query = np.full(len(sizes), pairs.which[number])
-        of_documents, components = pairs.score(query, np.arange(len(sizes)))
+        of_documents, components = pairs.score_with_components(query, np.arange(len(sizes)))
         values = np.repeat(of_documents, sizes)  # of all rows, in the order of `row_id`
         left = np.ones(len(row_id), bool)
         counts = {"candidates": len(row_id)}

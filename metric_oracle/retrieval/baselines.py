@@ -254,11 +254,8 @@ def _results(plan: Plan, queries: Reports, pairs: Pairs, rows: np.ndarray, more:
     """
     index, k = plan.index, rows.shape[1]
     flat = rows.ravel()
-    n_documents = len(pairs.row_ptr) - 1
-    pair = np.repeat(pairs.which, k) * n_documents + pairs.document_of_row[flat]
-    distinct, pair_of_row = np.unique(pair, return_inverse=True)
-    query, document = np.divmod(distinct, n_documents)
-    scores, components = pairs.score(query, document)
+    query, document, pair_of_row = pairs.distinct(np.repeat(pairs.which, k), pairs.document_of_row[flat])
+    scores, components = pairs.score_with_components(query, document)
     pairs.check(queries.ids, query, document, scores, components)
     chosen = {
         "row": flat,

@@ -57,6 +57,9 @@ class Pairs:
                 else encode_for(shard, record, representation, queries, settings)
             )
             found.append((shard, representation, encoded))
+        if len(found) == 1:
+            encoded = found[0][2]
+            return cls(record, [Part(*found[0], np.arange(len(encoded.row_ptr) - 1))], encoded.document_of_row)
         columns = np.stack([encoded.document_of_row for *_, encoded in found], axis=1)
         distinct, which = np.unique(columns, axis=0, return_inverse=True)
         parts = [Part(*part, place) for part, place in zip(found, distinct.T, strict=True)]
@@ -117,19 +120,45 @@ class Pairs:
                     n_rows[key] += n
         return np.array([n_rows[key] for key in keys], np.int64)
 
-    def score(self, query: np.ndarray, document: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the exact scores of pairs of a distinct query and a document, float64[n], and components by name."""
-        of_part = np.searchsorted(self.document_ptr, document, side="right") - 1
+    def distinct(self, query: np.ndarray, document: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return queries and documents of the distinct ones of some pairs, query by query, and which each pair is."""
+        n_documents = int(self.document_ptr[-1])
+        numbers, which = np.unique(query * n_documents + document, return_inverse=True)
+        return *np.divmod(numbers, n_documents), which
+
+    def score(self, query: np.ndarray, document: np.ndarray) -> np.ndarray:
+        """Return the exact scores of pairs of a distinct query and a document: float64[n].
+
+        It is fastest if the pairs are sorted by query.
+        """
+        scores = np.empty(len(query))
+        for arrays, some, queries, documents in self._by_part(query, document):
+            scores[some] = self.kernel.pair_scores(*arrays, queries, documents)
+        return scores
+
+    def score_with_components(
+        self, query: np.ndarray, document: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the scores that `score` returns and their components by name, an array[n] each."""
         scores = np.empty(len(query))
         components: dict[str, np.ndarray] = {}
-        for i in np.unique(of_part).tolist():
-            some = np.flatnonzero(of_part == i)
-            queries, documents = self.parts[i].place[query[some]], document[some] - self.document_ptr[i]
-            corpus, batch = self.arrays[i]
-            scores[some], values = self.kernel.score_pairs(corpus, batch, queries, documents)
+        for arrays, some, queries, documents in self._by_part(query, document):
+            scores[some], values = self.kernel.score_pairs(*arrays, queries, documents)
             for name, of_some in values.items():
                 components.setdefault(name, np.empty(len(query), of_some.dtype))[some] = of_some
         return scores, components
+
+    def _by_part(
+        self, query: np.ndarray, document: np.ndarray
+    ) -> Iterator[tuple[tuple[Any, Any], Any, np.ndarray, np.ndarray]]:
+        """Yield the arrays of each part that some pairs are of, which these are, and their numbers in this part."""
+        if len(self.parts) == 1:
+            yield self.arrays[0], slice(None), self.parts[0].place[query], document
+            return
+        of_part = np.searchsorted(self.document_ptr, document, side="right") - 1
+        for i in np.unique(of_part).tolist():
+            some = np.flatnonzero(of_part == i)
+            yield self.arrays[i], some, self.parts[i].place[query[some]], document[some] - self.document_ptr[i]
 
     def scan(self, chosen: Sequence[int], documents: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Yield the scores of all documents with each of the chosen distinct queries, within `error`: float64[D].

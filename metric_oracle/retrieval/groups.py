@@ -6,7 +6,7 @@ candidate and one column per reference; a *cell* is one entry of it.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,20 @@ from metric_oracle.base.errors import InputError, called
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import are_columns, shown_names
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.lists import documents_of_rows
+from metric_oracle.indexes.lists import documents_of_rows, offsets_of
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import opened
-from metric_oracle.kernels.contract import Kernel, read_only
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.checks import check_counted, check_queries, with_frequencies
-from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.checks import check_counted, with_frequencies
+from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.pair_scores import places_of
+from metric_oracle.retrieval.pair_scores import complete_pairs, places_of
 from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.scoring import load_sides, own_sources, shared_models
 from metric_oracle.sources.attaching import attach_sources, run_models
-from metric_oracle.sources.contract import Attachment
 
 AT_ONCE, LEAST = 1 << 17, 1 << 12  # cells of a task: at most, and at least where there are so many
 
@@ -73,89 +71,71 @@ def score_cells(
     """
     check_searched(metric)
     check_counted(counted, [metric], options.idf)
-    n_cells = int(np.sum(sizes[0] * sizes[1]))
-    out = np.zeros(n_cells)
-    if n_cells:
-        row = np.arange(len(references.ids)) if references is candidates else None
-        reports = candidates
-        if row is None and metric.reads.is_of_texts:
-            ids, texts = [*candidates.ids, *references.ids], [*candidates.texts, *references.texts]
-            reports = Reports(ids, texts, is_loaded=True)
-            row = np.arange(len(candidates.ids), len(reports.ids))
-        index = with_frequencies(MemoryIndex(reports, [metric.name]), counted, [metric], options.idf)
-        if references is candidates:  # with the token states that the index holds, so that no encoder runs again
-            kinds = [kind for kind in index.content["representations"] if REPRESENTATIONS[kind].is_encoded]
-            parts = {kind: index.part(kind) for kind in kinds}
-            made = {kind: Attachment(part, part.document_of_row, {"cut_length": -1}) for kind, part in parts.items()}
-            references = replace(references, attached={**references.attached, **made})
-        out = _scores(index, references, candidates, row, sizes, metric, options)
-    return out
+    out = np.zeros(int(np.sum(sizes[0] * sizes[1])))
+    if not len(out):
+        return out
+    is_own = references is candidates
+    is_joined = not is_own and metric.reads.is_of_texts
+    reports = candidates
+    if is_joined:  # so that the texts of both sides are prepared together
+        ids, texts = [*candidates.ids, *references.ids], [*candidates.texts, *references.texts]
+        reports = Reports(ids, texts, is_loaded=True)
+    built = MemoryIndex(reports, [metric.name])
+    if is_own or is_joined:
+        references = built.own_reports(references, np.arange(len(references.ids)) + len(candidates.ids) * is_joined)
+    index = with_frequencies(built, counted, [metric], options.idf)
+    if not metric.is_sum:
+        _score_metric(index, references, candidates, sizes, metric, options, is_own, out)
+        return out
+    parts = np.zeros((len(metric.terms), len(out)))
+    for term, part in zip(metric.terms.values(), parts, strict=True):
+        _score_metric(index, references, candidates, sizes, term.metric, options, is_own, part)
+    return np.asarray(composite(list(parts), metric.terms.values(), metric.intercept))
 
 
-def _scores(
+def _score_metric(
     index: Index,
     references: Reports,
     candidates: Reports,
-    row: np.ndarray | None,
     sizes: tuple[np.ndarray, np.ndarray],
     record: Metric,
     options: SearchOptions,
-) -> np.ndarray:
-    """Return the scores of all cells, one matrix after another, row by row: float64[C].
-
-    The first rows of the index are the candidates. `row` is the row of each reference, int64[R]; None if the index has
-    only the candidates.
-    """
-    if record.is_sum:
-        parts = [
-            _scores(index, references, candidates, row, sizes, term.metric, options) for term in record.terms.values()
-        ]
-        return np.asarray(composite(parts, record.terms.values(), record.intercept))
-    kind = record.representations[0]
-    representation = index.representation(record)
-    # Of each row: candidates, and references where `row` says so.
-    document = documents_of_rows(representation.row_ptr, representation.row_id, index.n_reports)
-    places = places_of(references, kind)
-    complete = np.flatnonzero(places >= 0) if places is not None else np.arange(0)
-    _check_complete(record, references, candidates, complete, document)
-    # A blank report without a graph has no entity, and shares none.
-    out = np.zeros(int(np.sum(sizes[0] * sizes[1])))
-    if not len(complete) or not len(representation.row_id):
-        return out
-    encoded = None if row is None else representation.own(row[complete])
-    is_half = record.is_symmetric and encoded is not None and references.ids is candidates.ids
-    if encoded is None:
-        truth = references if len(complete) == len(references.ids) else references.take(complete)
-        check_queries(truth, record, index)
-        settings = {name: value for name, value in options.settings.items() if name in record.settings}
-        if REPRESENTATIONS[kind].is_encoded:
-            settings["wordless"] = True
-        encoded = representation.encode(truth, **settings)
-    cells = _cells(sizes, complete, encoded.document_of_row, document, is_half)
-    corpus, batch = read_only((representation.arrays(record, encoded), encoded.arrays(record, encoded)))
-    _score_cells(cells, corpus, batch, load_kernel(record, "cpu"), options.threads or n_threads(), out)
-    if is_half:
-        from metric_oracle.kernels._groups import mirror_cells
-
-        mirror_cells(cells, out)
-    return out
-
-
-def _check_complete(
-    record: Metric, references: Reports, candidates: Reports, complete: np.ndarray, document: np.ndarray
+    is_own: bool,
+    out: np.ndarray,
 ) -> None:
+    """Write the scores of `score_cells` under a metric that is no sum into `out`, float64[C], which has zeros.
+
+    The first rows of the index are the candidates. `is_own` says whether these are the references, too.
+    """
+    places = places_of(references, record.representations[0])
+    is_complete = np.zeros(len(references.ids), bool) if places is None else places >= 0
+    is_scorable = np.zeros(index.n_reports, bool)
+    is_scorable[scorable_rows(index, record)] = True
+    is_scorable = is_scorable[: len(candidates.ids)]
+    _check_complete(record, [(references, is_complete), *([] if is_own else [(candidates, is_scorable)])])
+    # A blank report without a graph has no entity, and shares none: its scores stay 0.
+    if not is_complete.any() or not is_scorable.any():
+        return
+    complete, pairs = complete_pairs(index, references, record, options.settings)
+    assert pairs is not None
+    query = np.full(len(references.ids), -1, np.int64)
+    query[complete] = pairs.which
+    document = documents_of_rows(pairs.row_ptr, pairs.row_id, index.n_reports)[: len(candidates.ids)]
+    _score_matrices(pairs, query, document, sizes, is_own and record.is_symmetric, options.threads or n_threads(), out)
+
+
+def _check_complete(record: Metric, sides: list[tuple[Reports, np.ndarray]]) -> None:
     """Raise InputError unless every report has the source that the metric reads; a blank one needs no graph.
 
-    `complete` has the positions of the references that have it, ascending; `document` is that of each candidate, -1 for
-    none.
+    `sides` has reports, and whether each of them has the source.
     """
     kind = record.representations[0]
-    lacking = [(references, np.setdiff1d(np.arange(len(references.ids)), complete))]
-    if references.ids is not candidates.ids:
-        lacking.append((candidates, np.flatnonzero(document[: len(candidates.ids)] < 0)))
     empty = REPRESENTATIONS[kind].load_class().empty
     unusable = [
-        side.ids[place] for side, places in lacking for place in places if empty is None or side.texts[place].strip()
+        reports.ids[place]
+        for reports, has_source in sides
+        for place in np.flatnonzero(~has_source).tolist()
+        if empty is None or reports.texts[place].strip()
     ]
     if unusable:
         source = REPRESENTATIONS[kind].source
@@ -168,53 +148,51 @@ def _check_complete(
         )
 
 
-def _cells(
-    sizes: tuple[np.ndarray, np.ndarray], complete: np.ndarray, which: np.ndarray, document: np.ndarray, is_half: bool
-) -> Any:
-    """Return the cells of all groups as the arrays that the kernels read.
+def _score_matrices(
+    pairs: Pairs,
+    query: np.ndarray,
+    document: np.ndarray,
+    sizes: tuple[np.ndarray, np.ndarray],
+    is_symmetric: bool,
+    threads: int,
+    out: np.ndarray,
+) -> None:
+    """Write the scores of all matrices into `out`, float64[C]; each thread scores blocks of distinct queries.
 
-    `complete` has the positions of the references that can be scored, `which` the distinct query of each of these,
-    `document` that of each candidate. If `is_half`, matrices are symmetric (a candidate is also a reference), and only
-    half of their cells are scored.
+    `query` has the distinct query of each column of the matrices, int64[R], and `document` the document of each row,
+    int64[H], both -1 for none. If `is_symmetric`, rows and columns of a matrix are the same reports in the same order,
+    and only one of two mirrored cells is scored.
     """
-    from metric_oracle.kernels._groups import Cells
+    from metric_oracle.kernels._groups import Cells, distinct_pairs, fill_cells, mirror_cells
 
     n_references, n_candidates = sizes
-    rows, columns, cells = (
-        np.concatenate([[0], np.cumsum(n)]) for n in (n_candidates, n_references, n_candidates * n_references)
-    )
-    n_queries = int(which.max()) + 1
-    return Cells(
-        rows,
-        columns,
-        cells,
+    columns = np.argsort(query, kind="stable")[np.count_nonzero(query < 0) :]  # query by query
+    first_column = np.searchsorted(query[columns], np.arange(int(query.max()) + 2))
+    cells = Cells(
+        offsets_of(n_candidates),
+        offsets_of(n_references),
+        offsets_of(n_candidates * n_references),
         np.repeat(np.arange(len(n_references)), n_references),
         document,
-        document if is_half else np.full(int(columns[-1]), -1, np.int64),
-        np.concatenate([[0], np.cumsum(np.bincount(which, minlength=n_queries))]),
-        complete[np.argsort(which, kind="stable")],
+        document if is_symmetric else np.full(len(query), -1, np.int64),
+        first_column,
+        columns,
     )
-
-
-def _score_cells(cells: Any, corpus: Any, batch: Any, kernel: Kernel, threads: int, out: np.ndarray) -> None:
-    """Write the scores of the cells into `out`, float64[C]; each thread scores blocks of distinct queries."""
-    from metric_oracle.kernels._groups import distinct_pairs, fill_cells
-
-    n_documents = len(corpus.row_ptr) - 1
-    rows = np.diff(cells.row_ptr)[cells.matrix[cells.column_of_query]]  # cells of each column
-    before = np.concatenate([[0], np.cumsum(rows)])[cells.column_of_query_ptr]
+    before = offsets_of(n_candidates[cells.matrix[columns]])[first_column]
     edges = _edges(before, threads)
+    n_documents = int(pairs.document_ptr[-1])
 
     def run(block: int) -> int:
         """Score the cells of one block of distinct queries."""
         first, last = edges[block], edges[block + 1]
-        query, document, cell, pair = np.empty((4, before[last] - before[first]), np.int64)
-        n, m = distinct_pairs(cells, first, last, n_documents, query, document, cell, pair)
-        scores = kernel.pair_scores(corpus, batch, query[:n], document[:n])
-        fill_cells(np.asarray(scores), cell[:m], pair[:m], out)
+        queries, documents, cell, pair = np.empty((4, before[last] - before[first]), np.int64)
+        n, m = distinct_pairs(cells, first, last, n_documents, queries, documents, cell, pair)
+        fill_cells(pairs.score(queries[:n], documents[:n]), cell[:m], pair[:m], out)
         return last - first
 
     run_blocks(run, range(len(edges) - 1), edges[-1], threads, None, edges[-1])
+    if is_symmetric:
+        mirror_cells(cells, out)
 
 
 def _edges(before: np.ndarray, threads: int) -> list[int]:

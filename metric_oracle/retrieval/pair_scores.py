@@ -191,7 +191,8 @@ def _score_kind(
     The scores are put into `scored`, by the names of the metrics. A sample of them is compared with the plain scorers',
     see `Pairs.check`. Return the settings of the encoded queries, which the signature records.
     """
-    complete, pairs = _pairs(index, queries, records[0], settings)
+    anew = replace(queries, stored=None)  # encoded from texts and sources, also rows of the index
+    complete, pairs = complete_pairs(index, anew, records[0], settings)
     n = len(rows)
     lacks_query, lacks_document = np.ones(n, bool), ~np.isin(rows, scorable_rows(index, records[0]))
     lacks_query[complete] = False
@@ -207,10 +208,7 @@ def _score_kind(
     if pairs is not None:
         of_query = np.full(n, -1, np.int64)
         of_query[complete] = pairs.which
-        n_documents = len(pairs.row_ptr) - 1
-        numbers = of_query[is_pair] * n_documents + pairs.document_of_row[rows[is_pair]]
-        distinct, of_pair = np.unique(numbers, return_inverse=True)
-        query, document = np.divmod(distinct, n_documents)
+        query, document, of_pair = pairs.distinct(of_query[is_pair], pairs.document_of_row[rows[is_pair]])
     parts: dict[str, np.ndarray] = {}  # precision, recall and F1 of BERTScore, whichever is the score
     for record in records:
         # A blank report without an entry has no entity, so F1 is 0 with every other, as in F1RadGraph and Yu et al.
@@ -220,7 +218,7 @@ def _score_kind(
             values, components = list(parts.values())[int(str(record.options["part"]))], parts
         elif pairs is not None and len(query):
             of_record = replace(pairs, record=record, known={})
-            values, components = of_record.score(query, document)
+            values, components = of_record.score_with_components(query, document)
             of_record.check([queries.ids[i] for i in complete.tolist()], query, document, values, components)
             parts = components if record.kernel == "bertscore" else {}
             if corpus_bleu.order_of(record.name):
@@ -234,7 +232,7 @@ def _score_kind(
     return {} if pairs is None else pairs.settings
 
 
-def _pairs(
+def complete_pairs(
     index: Index, queries: Reports, record: Metric, settings: Mapping[str, Any]
 ) -> tuple[np.ndarray, Pairs | None]:
     """Return the positions of the queries that have what a metric of no terms reads, int64[n], and the pairs of these.
@@ -248,7 +246,7 @@ def _pairs(
     complete = np.arange(len(queries.ids)) if places is None else np.flatnonzero(places >= 0)
     if not len(complete):
         return complete, None
-    complete_queries = replace(queries.take(complete), stored=None)  # encoded anew, also rows of the index
+    complete_queries = queries if len(complete) == len(queries.ids) else queries.take(complete)
     check_queries(complete_queries, record, index)
     of_kind = {**settings, "wordless": True} if REPRESENTATIONS[kind].is_encoded else {}
     return complete, Pairs.of(index, record, complete_queries, of_kind)
@@ -266,7 +264,7 @@ def metric_entries(
     for record in records:
         for part in record.metrics.values():
             if part.representation not in used:
-                _, pairs = _pairs(index, queries, part, options.settings)
+                _, pairs = complete_pairs(index, queries, part, options.settings)
                 used[part.representation] = {} if pairs is None else pairs.settings
     return {record.name: _signature(record, index, used) for record in records}
 
