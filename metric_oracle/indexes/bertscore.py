@@ -25,6 +25,7 @@ from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
 from metric_oracle.indexes.tokens import TokenDocuments
+from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import BLOCK, CODE, SAMPLE, n_cells, screen
 from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
@@ -406,19 +407,10 @@ _SCREEN_ARRAYS = (
 
 def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
     """Return the distinct token sequences, longest first, as `Tokens`, and which each text has: int64[n]."""
-    number: dict[bytes, int] = {}  # of each distinct sequence
-    first_text: list[int] = []
-    which = np.empty(len(tokens.ptr) - 1, np.int64)
-    for text in range(len(which)):
-        key = tokens.ids[tokens.ptr[text] : tokens.ptr[text + 1]].tobytes()
-        which[text] = number.setdefault(key, len(first_text))
-        if which[text] == len(first_text):
-            first_text.append(text)
-    texts = np.array(first_text, np.int64)
-    length = np.diff(tokens.ptr)[texts]
-    order = np.argsort(-length, kind="stable")
-    ids = tokens.ids[places_of_lists(tokens.ptr, texts[order])]
-    return Tokens(ids, offsets_of(length[order]), tokens.n_truncated), ranks_of(order)[which]
+    which, first = distinct_lists(tokens.ptr, tokens.ids)
+    order = np.argsort(-np.diff(tokens.ptr)[first], kind="stable")
+    ptr, ids = reorder(tokens.ptr, tokens.ids, first[order])
+    return Tokens(ids, ptr, tokens.n_truncated), ranks_of(order)[which]
 
 
 def check_size(width: int, longest: int) -> None:

@@ -15,6 +15,7 @@ from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, numbered_anew, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
+from metric_oracle.kernels._build import distinct_lists
 from metric_oracle.records import Metric
 
 
@@ -119,16 +120,8 @@ def _distinct(table: EntityTable, of_row: np.ndarray) -> EntityLists:
     used_table = table.take(used)
     vectors = used_table.vectors + np.float32(0)  # -0.0 becomes 0.0
     first, entity = distinct_rows(vectors)
-    number: dict[tuple[bytes, bytes], int] = {}
-    which, first_use = np.empty(len(used), np.int64), []
-    for i, (begin, end) in enumerate(zip(used_table.ptr[:-1].tolist(), used_table.ptr[1:].tolist(), strict=True)):
-        key = used_table.kinds[begin:end].tobytes(), entity[begin:end].tobytes()
-        if key not in number:
-            number[key] = len(number)
-            first_use.append(i)
-        which[i] = number[key]
-    distinct = np.array(first_use, np.int64)
+    which, distinct = distinct_lists(used_table.ptr, entity.astype(np.int64) << 8 | used_table.kinds)
     lists, source = used_table.take(distinct), places_of_lists(used_table.ptr, distinct)
-    rows = group_rows(numbered_anew(used_of_row, which), len(first_use))
+    rows = group_rows(numbered_anew(used_of_row, which), len(distinct))
     # Vectors are numbered by first use and every distinct list is kept, so every vector is used.
     return EntityLists(vectors[first], lists.ptr, entity[source].astype(np.int32), lists.kinds, *rows)

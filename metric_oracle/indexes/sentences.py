@@ -10,7 +10,6 @@ import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +22,7 @@ from metric_oracle.indexes.lists import group_rows, numbered_anew, offsets_of, r
 from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
 from metric_oracle.indexes.tokens import TokenDocuments
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
+from metric_oracle.kernels._build import distinct_lists
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
 from metric_oracle.kernels.bertscore.codec import PER_TOKEN, screen
 from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
@@ -164,10 +164,7 @@ def _distinct_sets(attachment: Attachment, width: int) -> tuple[np.ndarray, np.n
         first, which = distinct_rows(vectors)
         rank = np.unique(vectors[first].view(np.uint32), axis=0, return_inverse=True)[1].reshape(-1)[which]
     order = np.lexsort((rank, np.repeat(np.arange(len(used)), lengths)))
-    rank = rank[order]
-    number: dict[bytes, int] = {}
-    set_of = [number.setdefault(rank[i:j].tobytes(), len(number)) for i, j in pairwise(table.ptr.tolist())]
-    first = np.unique(np.array(set_of, np.int64), return_index=True)[1]
+    set_of, first = distinct_lists(table.ptr, rank[order].astype(np.int32))
     by_length = np.argsort(-lengths[first], kind="stable")
     example = first[by_length]
     n = lengths[example]
@@ -175,7 +172,7 @@ def _distinct_sets(attachment: Attachment, width: int) -> tuple[np.ndarray, np.n
     ptr = offsets_of(n + COPIES)
     inside = np.arange(ptr[-1]) - np.repeat(ptr[:-1], n + COPIES)
     source = np.repeat(begin, n + COPIES) + np.where(inside < np.repeat(n, n + COPIES), inside, 0)
-    set_of_row = numbered_anew(used_of_row, ranks_of(by_length)[np.array(set_of, np.int64)])
+    set_of_row = numbered_anew(used_of_row, ranks_of(by_length)[set_of])
     # The last vector is for sets without sentences, which consist of copies of it.
     return np.concatenate([vectors[order], _any_vectors(1, vectors.shape[1])])[source], ptr, set_of_row
 
