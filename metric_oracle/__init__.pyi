@@ -3,6 +3,7 @@ from metric_oracle.annotating import annotate as annotate
 from metric_oracle.reading import reports as reports
 from metric_oracle.retrieval.groups import pairwise as pairwise
 from metric_oracle.retrieval.rewards import consensus_reward as consensus_reward, reward as reward
+from metric_oracle.retrieval.pair_files import pool as pool
 from metric_oracle.retrieval.rerank import rerank as rerank
 from metric_oracle.retrieval.scoring import compute as compute, score as score
 from metric_oracle.retrieval.baselines import baseline as baseline

@@ -161,8 +161,9 @@ def test_no_option_is_typed_twice():
                 texts.update(said)
     assert makers == {"cli.py", "option.py"}  # cli: those of the program itself
     assert {"-k", "--no-text"} <= {*names}
-    # Scores of rated pairs, which are read, and those of the best samples, which best-of writes.
-    assert {name for name, count in names.items() if count > 1} == {"--scores"}
+    # Scores of rated pairs, which are read, and those of the best samples, which best-of writes; the direction of each
+    # column of another tool, by its name, and that of a judge.
+    assert {name for name, count in names.items() if count > 1} == {"--scores", "--direction"}
     assert len(texts) > 50
     assert {text for text, count in texts.items() if count > 1} == set()
 

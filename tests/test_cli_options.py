@@ -128,7 +128,7 @@ BESIDE = {
     ("rerank", "--components"): ["--format", "table"],
     ("retrieve", "--part"): ["--out", "zz.parquet"],
     ("retrieve", "--weights"): ["-m", "composite"],
-    **{(command, "*"): ["--out", "zz.parquet"] for command in ("mine", "pairs")},
+    **{(command, "*"): ["--out", "zz.parquet"] for command in ("mine", "pairs", "pool")},
     ("mine", "--weights"): ["-m", "composite", "--out", "zz.parquet"],
     ("report", "*"): ["--out", "zz.html", "--queries", "zzq.csv"],
     ("study", "--overlap"): ["--out", "zzfolder"],

@@ -106,7 +106,8 @@ FOR_PEOPLE = "its files are for people; `NAME.signature.json` has the checksum"
 NOT_READ = {
     "annotate": MODEL, "train-crepe": MODEL, "rerank": "writes what retrieve writes",
     "merge": "writes what retrieve and mine write", "example": TO_EDIT, "synth": TO_EDIT, "demo": TO_EDIT,
-    "pairs": "for training libraries", "report": "a page", "explore": "writes nothing", "info": "writes nothing",
+    "pairs": "for training libraries", "pool": "a judge adds scores: test_judged_pools.py",
+    "report": "a page", "explore": "writes nothing", "info": "writes nothing",
     "verify": "writes nothing", "metrics": "writes nothing",
     **dict.fromkeys(
         ("table", "overlap", "crg", "f1-chexbert", "f1-srr-bert", "best-of", "align", "compare-metrics", "agreement",

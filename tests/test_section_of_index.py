@@ -9,7 +9,9 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.findings.results import read_results, read_scores
 from metric_oracle.findings.signature import short_signature
-from metric_oracle.retrieval.rerank import Pool, plan_rerank
+from metric_oracle.judges.opening import opened_judge
+from metric_oracle.retrieval.candidate_pools import planned_pool
+from metric_oracle.retrieval.rerank import rerank_pools
 from support import assert_refused, write
 
 HEADER = ("study_id", "findings", "impression")
@@ -96,12 +98,17 @@ def test_another_section_names_both(files, name, tests):
         calls(files, given, **loading)[name]()
 
 
+def reranked(index, queries):
+    with opened_judge({}, Lengths()) as judge:
+        return rerank_pools(planned_pool(index, "all", mo.SearchOptions()), judge, queries)
+
+
 def test_rerank_compares_the_sections(files):
     index, queries = mo.open_index(files["of findings"]), mo.reports(files["tests"]).load()
     with pytest.raises(InputError, match=BOTH.format("column") + STEP["command"]):
-        plan_rerank(index, Pool(None), Lengths()).run(queries)
+        reranked(index, queries)
     queries = mo.reports(files["tests"]).load(index)
-    assert plan_rerank(index, Pool(None), Lengths()).run(queries).signature["section"] == "findings"
+    assert reranked(index, queries).signature["section"] == "findings"
 
 
 @pytest.mark.parametrize("name", ["retrieve", "study", "baseline random", "baseline expectation", "verify"])

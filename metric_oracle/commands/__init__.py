@@ -59,7 +59,10 @@ COMMANDS = {
     "rerank": Listed(
         "search",
         _SEARCH,
-        "Find the reports with the fewest errors as predicted by CREPE, among the best reports under another metric.",
+        "Find the best reports under a judge, such as CREPE or GREEN, among the best reports under other metrics.",
+    ),
+    "pool": Listed(
+        "search", _SEARCH, "Pair test reports with the reports of their pools, for a judge that runs elsewhere."
     ),
     "merge": Listed(
         "search", _SEARCH, "Join the results of retrieve --part or mine --part into the result of the whole search."

@@ -3,8 +3,9 @@
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -115,11 +116,14 @@ def retrieve(
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n--pool bleu:200 --audit 50",
     "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n"
     "--pool composite --weights weights.json --audit 199 --recall 0.95",
-    "oracle rerank INDEX test.csv --crepe crepe-biomedbert --pool all",
+    'oracle rerank INDEX test.csv --judge "python my_green.py" --name green_score \\\n'
+    "--best 1 --keep judged --pool bleu:50,rouge-l:50,random:20 --out best.parquet",
+    "oracle rerank INDEX test.csv --judged scores.parquet --name green_score \\\n--pool bleu:50,rouge-l:50,random:20",
     of="metric_oracle.retrieval.rerank:rerank",
     reports={"queries": TESTS},
     endings=RESULTS,
     formats=PLAIN,
+    plot=True,
 )
 def rerank(
     call: Call,
@@ -129,11 +133,37 @@ def rerank(
     crepe_vocabulary: CrepeVocabulary = None,
     components: Components = False,
 ) -> None:
-    """Show the answers under the texts of their test reports."""
-    queries, crepe = call.values["queries"], call.values["crepe"]
-    check_models(queries, crepe)
-    results = call.tracked("rerank", crepe=checkpoint(crepe, crepe_config, crepe_vocabulary))
-    show_answers(to, results, queries.texts, components)
+    """Show the answers under the texts of their test reports, and what the pools say of the judge's oracle."""
+    queries, crepe = call.values["queries"], checkpoint(call.values.get("crepe"), crepe_config, crepe_vocabulary)
+    check_models(queries, *([crepe["path"]] if "path" in crepe else []))
+    results = call.tracked("rerank", crepe=crepe or None, tell=note)
+    oracle = results.oracle
+    if to.plot is not None:
+        check_given("plot", oracle, "for a pool, not the whole corpus", "Leave it out.", got="one")
+        oracle.write(to.plot)
+        note(f"{to.plot}: {oracle.summary()}")
+    elif to.out is not None and oracle is not None:
+        note(f"rerank: {oracle.summary()}")
+    show_answers(to, results, queries.texts, components, [] if oracle is None else oracle.tables())
+
+
+@command(
+    app,
+    "pool",
+    "oracle pool INDEX test.csv --pool bleu:50,rouge-l:50,random:20 \\\n--out pairs.parquet",
+    "oracle pool INDEX test.csv --pool bleu:100 --judged scores.parquet \\\n--out rest.parquet",
+    of="metric_oracle.retrieval.pair_files:pool",
+    reports={"queries": TESTS},
+    endings=RESULTS,
+    needs_out=True,
+)
+def pool(call: Call, to: Destination) -> None:
+    """Write the pairs."""
+    path = to.file()
+    check_models(call.values["queries"])
+    pairs = call.tracked("pool")
+    pairs.write(path)
+    note(f"{path}: {pairs.table.num_rows:,} distinct pairs")
 
 
 @command(app, "merge", "oracle merge part-*.parquet --out oracle.parquet", endings=RESULTS, formats=PLAIN)
@@ -152,14 +182,21 @@ def merge(parts: choices.Parts, to: Destination, *, components: Components = Fal
 
 
 def show_answers(
-    to: Destination, results: Any, texts: Mapping[str, str] = MappingProxyType({}), components: bool = False
+    to: Destination,
+    results: Any,
+    texts: Mapping[str, str] = MappingProxyType({}),
+    components: bool = False,
+    more: Sequence[Any] = (),
 ) -> None:
-    """Show or write the results of a search or a baseline, under the texts of their test reports, if given by id."""
+    """Show or write the results of a search or a baseline, under the texts of their test reports, if given by id.
+
+    `more` is shown below them on a terminal.
+    """
 
     def view() -> list[Any]:
         from metric_oracle.findings.views import answers_table
 
-        return [answers_table(results, texts, components)]
+        return [answers_table(results, texts, components), *more]
 
     n = results.table.num_rows
     noun = "answers" if results.signature.get("baseline") is None else "lines"
@@ -206,10 +243,22 @@ def info(
 ) -> None:
     """Show what an index contains: reports, representations, metrics, files and fingerprint.
 
-    With --check, the exit code is 1 if a file differs from the one that was written.
+    Of a folder of `keep`, which a judge's answers are kept in, the judgements are counted. With --check, the exit code
+    is 1 if a file differs from the one that was written.
     """
     from metric_oracle.indexes.shards import open_index
+    from metric_oracle.judges.judgements import RECORD, counted
 
+    if (Path(index) / RECORD).is_file():
+        with checking():
+            records = counted(Path(index), check=check)
+        lines = [
+            f"{one['judge']} {one['version']}".rstrip() + f": {one['judgements']:,} judgements of "
+            f"{one['references']:,} references and {one['candidates']:,} candidates"
+            for one in records
+        ]
+        to.deliver(lambda: lines, {"jsonl": lambda: map(json.dumps, records)})
+        return
     with checking() if check else nullcontext():
         opened = open_index(index)
         if check:

@@ -35,7 +35,7 @@ def answers_table(results: Results, texts: Mapping[str, str] | None = None, comp
     signature = results.signature
     baseline, k = signature.get("baseline"), signature["k"]
     shown: list[Any] = [Text(f"{signature['metric']} {baseline or 'oracle'}", style="bold")]
-    if "prefix" in signature.get("pool", {}) and signature["pool"]["size"] != "all":
+    if signature.get("pool", {"size": "all"})["size"] != "all":
         shown = [Text(f"{signature['metric']}, best of a pool", style="bold")]
     records = results.table.slice(0, SHOWN_QUERIES * k).to_pylist()
     score = max((len(f"{record['score']:z.4f}") for record in records), default=0)
@@ -77,10 +77,13 @@ def _pool_lines(results: Results) -> list[str]:
     n, certified = int(best.sum()), int(table["certified"].to_numpy(zero_copy_only=False)[best].sum())
     if pool["size"] == "all":
         return ["pool: the whole corpus, so the answers are exact"]
-    lines = [
-        f"pool: the first {pool['size']:,} under {pool['prefix']['metric']}",
-        f"certified, as no score is below 0: {certified:,} of {n:,} best answers",
-    ]
+    judge = results.signature["judge"]
+    parts = [f"the first {of_list['size']:,} under {of_list['metric']}" for of_list in pool["lists"]]
+    parts += [f"{pool['random']:,} at random"] if "random" in pool else []
+    lines = [f"pool: {', '.join(parts)}; {pool['pairs']:,} distinct pairs"]
+    if judge["best"] is not None:
+        beyond = f"{'below' if judge['direction'] == 'lower' else 'above'} {judge['best']:g}"
+        lines.append(f"certified, as no score is {beyond}: {certified:,} of {n:,} best answers")
     audit = pool.get("audit")
     if audit is None:
         return [*lines, "what the pool misses is not known; --audit M measures it"]

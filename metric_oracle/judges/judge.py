@@ -4,7 +4,7 @@ No bound can skip a pair of a judge, and a pair may take seconds. So each distin
 kept as soon as it came.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, NamedTuple
@@ -65,11 +65,22 @@ class Judge:
         """The entry of a metric in a signature: what must be equal for scores of one column, whatever the system."""
         return judge_entry(self.direction, self.version)
 
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The entry of a signature."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "direction": self.direction,
+            "best": self.best,
+            **self.signature,
+        }
+
     def is_best(self, scores: np.ndarray) -> np.ndarray:
         """Return which scores are the best possible ones: bool, in the form of `scores`."""
         return np.zeros(scores.shape, bool) if self.best is None else scores == self.best
 
-    def n_kept(self, pairs: Sequence[Pair]) -> int:
+    def n_kept(self, pairs: Iterable[Pair]) -> int:
         """Return how many of some distinct pairs were judged before."""
         return sum(pair in self.known for pair in pair_ids(pairs)) if self.known else 0
 

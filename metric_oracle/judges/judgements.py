@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import DamagedIndexError, InputError
 from metric_oracle.base.files import checksum, sync, write_bytes
 from metric_oracle.base.job import Job
 
@@ -96,6 +96,33 @@ class Judgements:
         elif not is_finished:
             self._job.remove(name)
         self.of |= {line.pop("pair"): line for line in lines[1:]}
+
+
+def counted(folder: Path, *, check: bool = False) -> list[dict[str, Any]]:
+    """Return a record for each judge with judgements in a folder: its name and version, and how many it has.
+
+    Counted are judgements, distinct references and distinct candidates. With `check`, raise DamagedIndexError if a
+    finished piece was changed.
+    """
+    job = Job(folder, RECORD)
+    found: dict[tuple[str, str], set[str]] = {}
+    for name, piece in job.pieces.items():
+        if check and piece.sha256 and not job.holds(name):
+            raise DamagedIndexError(f"{folder / name} is missing or was changed after it was written.", "Delete it.")
+        if (folder / name).is_file():
+            judge, *lines = [*read_piece(folder / name)] or [{}]
+            if lines:
+                found.setdefault((judge["judge"], judge["version"]), set()).update(line["pair"] for line in lines)
+    return [
+        {
+            "judge": judge,
+            "version": version,
+            "judgements": len(pairs),
+            "references": len({pair[:DIGITS] for pair in pairs}),
+            "candidates": len({pair[DIGITS:] for pair in pairs}),
+        }
+        for (judge, version), pairs in sorted(found.items())
+    ]
 
 
 def read_piece(path: Path) -> Iterator[dict[str, Any]]:

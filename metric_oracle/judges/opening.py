@@ -171,12 +171,10 @@ def _of_options(given: JudgeOptions) -> Judge:
     known: dict[str, dict[str, float]] = {}
     ask = None
     if judged is not None:
-        paths = [Path(path) for path in ([judged] if isinstance(judged, str | Path) else judged)]
-        signature["judged"] = [identify(existing_file(path)) for path in paths]
-        known = read_judged(paths, name)
+        signature["judged"] = [identify(existing_file(path)) for path in paths_of(judged)]
+        known = read_judged(judged, name)
     elif isinstance(judge, str):
-        words = shlex.split(judge)
-        ask, signature["judge"] = of_command(words, given.get("timeout")), Path(words[0]).name
+        ask, signature["judge"] = of_command(shlex.split(judge), given.get("timeout")), "command"
     elif judge is not None:
         ask, signature["judge"] = of_function(judge, given.get("batch") or BATCH), "function"
     return Judge(
@@ -191,14 +189,19 @@ def _of_options(given: JudgeOptions) -> Judge:
     )
 
 
-def read_judged(paths: Sequence[Path], name: str) -> dict[str, dict[str, float]]:
+def paths_of(given: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Return the paths of one file or several."""
+    return [Path(given)] if isinstance(given, str | Path) else [Path(path) for path in given]
+
+
+def read_judged(given: str | Path | Sequence[str | Path], name: str) -> dict[str, dict[str, float]]:
     """Return what a judge gave to the pairs of files: score and components by the id of the pair.
 
     A pair without a number is left out. Raise InputError for a table without the columns, and for a pair that has
     different scores.
     """
     found: dict[str, dict[str, float]] = {}
-    for path in paths:
+    for path in paths_of(given):
         table = read_table(path)
         ids = table.texts("pair")
         wrong = next((row for row, pair in enumerate(ids) if not _PAIR.fullmatch(pair or "")), None)

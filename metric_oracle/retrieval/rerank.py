@@ -1,151 +1,260 @@
-"""Rerank a pool of candidates by CREPE, a metric without an exact search.
+"""Rerank a pool of candidates by a judge, such as CREPE: a scorer of pairs without an exact search.
 
-CREPE's model reads both reports, so there is no bound with which to skip pairs: an exact search would run the model on
-the whole corpus. Instead only a stated pool is scored, the first N reports of an exact search under another metric (the
-prefix). The loss is not assumed but measured:
+A judge reads both reports, so there is no bound with which to skip pairs: an exact search would judge the whole corpus.
+Instead only a stated pool is scored, the best lists of exact searches under other metrics. The best score of a pool is
+a lower bound of the oracle under the judge. The loss is not assumed but measured:
 
-- CREPE is never below 0, so an answer with score 0 is certified: no report of the corpus has a better score.
+- An answer with the best possible score, such as 0 errors, is certified: no report of the corpus has a better one.
+- `pooled` says how the best score grows with the pool, and what random reports say of the rest of the corpus.
 - An audit scores the whole corpus for some of the queries, drawn at random. The answers of these queries are exact.
   For the others they show how often the best score is in the pool (recall, with the interval of Clopper and Pearson,
-  1934) and by how much the best score of the pool is above that of the corpus (regret).
-- The ranks of the audited queries' best reports under the prefix give a pool size by split conformal prediction
-  (Vovk et al., 2005): the ceil((m + 1) recall)-th smallest of m ranks. For a further query of the same test set, a
-  pool of this size contains a best report with at least the probability `recall`.
+  1934) and by how much the best score of the corpus is better than that of the pool (regret).
+- The ranks of the audited queries' best reports under the only metric of a pool give its size by split conformal
+  prediction (Vovk et al., 2005): the ceil((m + 1) recall)-th smallest of m ranks. For a further query of the same test
+  set, a pool of this size contains a best report with at least the probability `recall`.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain, groupby
 from math import ceil
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Unpack
 
 import numpy as np
 from annotated_doc import Doc
 
 from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_in_range, check_left_out
-from metric_oracle.base.declared import Flag, Uses
-from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.arguments import check_in_range
+from metric_oracle.base.declared import IN_PYTHON, Flag, Uses
+from metric_oracle.base.errors import called
 from metric_oracle.base.files import package_version
-from metric_oracle.base.progress import Progress, silent
+from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.indexes.shards import open_index
-from metric_oracle.judges.pair_models import COMPONENTS, ErrorModel, totals
-from metric_oracle.metrics import get_metric
+from metric_oracle.judges.judge import Judge
+from metric_oracle.judges.opening import JudgeOptions, opened_judge
+from metric_oracle.metrics import METRICS
 from metric_oracle.reading import Queries, attached, loaded
-from metric_oracle.records import Metric
+from metric_oracle.retrieval.candidate_pools import DEFAULT, Pool, PoolRows, planned_pool
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.merge import BestRows
-from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions, chosen
-from metric_oracle.retrieval.plan import Plan, plan
+from metric_oracle.retrieval.options import SETTINGS, SearchOptions, chosen
+from metric_oracle.retrieval.pooled import JudgedPool, PooledOracle, pooled_oracle
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
 from metric_oracle.retrieval.scoring import open_crepe
 from metric_oracle.retrieval.search import digest
 from metric_oracle.retrieval.weights import weighed
 
-ALL = "all"
-SIZE = 200  # default number of reports in a pool
 LEVEL = 0.95
-_NOT_RANKED = np.iinfo(np.int64).max  # rank of a report that the prefix cannot score
+BLOCK = 1 << 20  # pairs that a judge gets at a time, up to the end of a reference
+_NOT_RANKED = np.iinfo(np.int64).max  # rank of a report that the metric of the list cannot score
 
 
-@dataclass(frozen=True)
-class Pool:
-    """The pool of reports that are scored, and its audit."""
+@dataclass(frozen=True, repr=False)
+class Reranked(Results):
+    """The best reports of each pool under a judge.
 
-    prefix: Metric | None  # metric that ranks the corpus; None if the pool is the whole corpus
-    size: int | None = SIZE  # reports in each pool; None for the whole corpus, or for the size that `recall` gives
-    audit: int = 0  # number of queries for which the whole corpus is scored
-    recall: float | None = None  # probability with which the pool should contain a best report
-    seed: int = 0  # seed of the draw of audited queries
-    options: SearchOptions = DEFAULTS  # options of the search under the prefix; `k` and `text` are those of the answers
+    Attributes
+    ----------
+    table : pyarrow.Table
+        The columns of a search and ``pool``, how many reports the judge scored, and ``certified``, whether no report of
+        the corpus can have a better score at that rank. ``n_ties`` counts reports of the pool; ``exact`` is true where
+        that is the whole corpus.
+    signature : dict
+        What is needed to compute the same numbers again.
+    oracle : PooledOracle or None
+        What the pools say of the oracle under the judge, and how far it can be trusted; None if the whole corpus was
+        scored.
+    """
+
+    oracle: PooledOracle | None = None
 
 
-class _Reranked(NamedTuple):
+class Scored(NamedTuple):
+    """What a judge makes of the candidates of one reference."""
+
+    codes: np.ndarray  # int64[n], numbers of the candidates' texts, ascending
+    scores: np.ndarray  # float64[n]
+    components: dict[str, np.ndarray]  # float64[n] each
+
+    def at(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return scores and components of some of the texts, in any order."""
+        places = np.searchsorted(self.codes, codes)
+        return self.scores[places], {name: values[places] for name, values in self.components.items()}
+
+
+class _Best(NamedTuple):
     """The k best rows of one query."""
 
     rows: np.ndarray  # int64[k]
     scores: np.ndarray  # float64[k]
+    components: dict[str, np.ndarray]  # float64[k] each
     ties: np.ndarray  # int64[k], number of rows of the pool with the same score
-    counts: np.ndarray  # float64[k, 6], predicted errors by category
     n_pool: int  # number of rows that were scored
 
 
-@dataclass(frozen=True)
-class RerankPlan:
-    """A checked reranking, ready to run on queries. Made by `plan_rerank`."""
+class _Run:
+    """A judge at work on the texts of rows; rows that have one text share its number."""
 
-    index: Index
-    pool: Pool
-    search: Plan | None  # the search under the prefix; None if the pool is the whole corpus
-    model: ErrorModel  # model that counts the errors
+    def __init__(self, judge: Judge, index: Index, rows: np.ndarray) -> None:
+        number: dict[str, int] = {}
+        texts = index.take("text", rows).to_pylist()
+        self._rows, self._judge = rows, judge  # all rows that may be scored, ascending
+        self._codes = np.array([number.setdefault(text, len(number)) for text in texts], np.int64)
+        self._texts = [*number]
+        self.n_pairs = 0
+        self.noted: dict[str, int] = {}  # for the signature
 
-    def run(self, queries: Reports, progress: Progress | None = None) -> Results:
-        """Find, for every query, the k reports of its pool with the fewest predicted errors, fewest first, then by row.
+    def codes(self, rows: np.ndarray) -> np.ndarray:
+        """Return the number of the text of each row: int64[n]."""
+        return self._codes[np.searchsorted(self._rows, rows)]
 
-        The queries, the references, have what the prefix reads. The columns are those of a search and: ``pool``, how
-        many rows were scored, and ``certified``, whether no report of the corpus can have a better score at that rank.
-        ``n_ties`` counts rows of the pool; ``exact`` is true where that is the whole corpus. The signature's ``pool``
-        has prefix, size and audit. Steps of `progress` are "audit" and "rerank". Raise InputError if the queries are of
-        another section, or fewer than the audit, or the pool has fewer than k reports.
+    def wanted(self, references: Iterable[str], pools: Iterable[PoolRows] | None) -> dict[str, np.ndarray]:
+        """Return the texts in the pools of each distinct reference, ascending; all texts if `pools` is None.
+
+        The pools are in the order of the references.
         """
-        index, pool, search, n = self.index, self.pool, self.search, len(queries.ids)
-        report = silent if progress is None else progress
-        check_section(queries, index)
-        check_in_range("audit", pool.audit, ge=0, le=n, note=" (test reports)")
-        reader, k = _Reader(index, self.model), int(pool.options.k)
-        every, best_of = np.arange(index.n_reports), dict[int, _Reranked]()
-        size, audited = pool.size, dict[str, Any]()
-        if pool.audit and search is not None:
-            chosen = np.sort(np.random.default_rng(pool.seed).choice(n, pool.audit, replace=False))
-            ranks, losses = [], []
-            for done, q in enumerate(chosen.tolist(), start=1):
-                counts = reader.counts(queries.texts[q], every)
-                best_of[q] = _pick(every, counts, k)
-                rank, loss = _audit(search, queries.take(np.array([q])), totals(counts))
-                ranks.append(rank)
-                losses.append(loss)
-                report("audit", done, pool.audit)
-            size = conformal_pool(np.array(ranks), pool.recall) if pool.recall is not None else size
-            audited = _described(pool, np.array(ranks), size, losses)
-        whole = search is None or size is None
-        rest = [q for q in range(n) if q not in best_of]
-        n_pool = index.n_reports if whole or size is None else size
-        check_in_range("k", pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
-        ranked = np.broadcast_to(every, (len(rest), len(every)))
-        if search is not None and size is not None and rest:
-            ranked = search.rows(queries.take(np.array(rest)), size)
-        alike: dict[str, list[int]] = {}
-        for i, q in enumerate(rest):
-            alike.setdefault(queries.texts[q], []).append(i)
-        done = len(best_of)
-        for reference, positions in alike.items():  # queries of one text are scored together
-            references, which = np.unique(ranked[positions], return_inverse=True)
-            counts = reader.counts(reference, references)
-            for i, documents in zip(positions, which.reshape(len(positions), -1), strict=True):
-                best_of[rest[i]] = _pick(ranked[i], counts[documents], k)
-            done += len(positions)
-            report("rerank", done, n)
-        entries = _signature(index, queries, self.model, pool, None if whole else size, audited, k)
-        if reader.n_cut:
-            entries["truncated_pairs"] = reader.n_cut
-        return Results(_table(index, queries, [best_of[q] for q in range(n)], pool.options.text), entries)
+        if pools is None:
+            return dict.fromkeys(references, np.arange(len(self._texts)))
+        codes: dict[str, list[np.ndarray]] = {}
+        for reference, of_query in zip(references, pools, strict=True):
+            codes.setdefault(reference, []).append(self.codes(of_query.rows))
+        return {reference: np.unique(np.concatenate(of_queries)) for reference, of_queries in codes.items()}
+
+    def check_cost(self, wanted: Mapping[str, np.ndarray], tell: Callable[[str], None] | None) -> None:
+        """Tell what it costs to judge the texts of each reference; raise InputError if they are too many."""
+        n_kept = self._judge.n_kept(self.pairs(wanted)) if self._judge.known else 0
+        self._judge.check_cost(sum(map(len, wanted.values())), n_kept, tell)
+
+    def pairs(self, wanted: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str]]:
+        """Yield each reference with each of its texts."""
+        return ((reference, self._texts[code]) for reference, codes in wanted.items() for code in codes.tolist())
+
+    def score(
+        self, wanted: Mapping[str, np.ndarray], progress: Progress | None, step: str
+    ) -> Iterator[tuple[str, Scored]]:
+        """Yield each reference with the scores of its texts; blocks of references are judged together."""
+        ends = np.cumsum([len(codes) for codes in wanted.values()], dtype=np.int64)
+        count = counter(progress if wanted else None, step, int(ends[-1]) if wanted else 0)
+        block_of = dict(zip(wanted, ((ends - 1) // BLOCK).tolist(), strict=True))
+        for _, group in groupby(wanted, key=block_of.__getitem__):
+            block = {reference: wanted[reference] for reference in group}
+            pairs = [*self.pairs(block)]
+            count(self._judge.n_kept(pairs))
+            judged = self._judge.score(pairs, count)
+            self.n_pairs += len(pairs)
+            self.noted |= {name: n + self.noted.get(name, 0) for name, n in judged.notes.items()}
+            first = 0
+            for reference, codes in block.items():
+                own = slice(first, first := first + len(codes))
+                parts = {name: values[own] for name, values in judged.components.items()}
+                yield reference, Scored(codes, judged.scores[own], parts)
 
 
-def _table(index: Index, queries: Reports, best_of_queries: Sequence[_Reranked], text: bool) -> Any:
+def rerank_pools(
+    pool: Pool,
+    judge: Judge,
+    queries: Reports,
+    audit: int = 0,
+    recall: float | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Reranked:
+    """Find, for every query, the k reports of its pool with the best scores, best first, then by row.
+
+    The queries, the references, have what the metrics of the pool read. Steps of `progress` are "audit" and "rerank".
+    Raise InputError if the queries are of another section, or fewer than the audit, or a pool has fewer than k reports.
+    """
+    index, n, k, every = pool.index, len(queries.ids), int(pool.options.k), np.arange(pool.index.n_reports)
+    sign = 1.0 if judge.higher_is_better else -1.0
+    check_section(queries, index)
+    check_in_range("audit", audit, ge=0, le=n, note=" (test reports)")
+    audited = np.random.default_rng(pool.seed).choice(n, audit, replace=False).tolist() if audit else []
+    pools = None if pool.is_whole else pool.rows(queries)
+    run = _Run(judge, index, every if pools is None or audit else np.unique(np.concatenate([p.rows for p in pools])))
+    in_audit = run.wanted([queries.texts[q] for q in audited], None)
+    rest = [q for q, reference in enumerate(queries.texts) if reference not in in_audit]
+
+    def of_rest() -> dict[str, np.ndarray]:
+        """Return the texts for the references that are not audited."""
+        return run.wanted([queries.texts[q] for q in rest], None if pools is None else [pools[q] for q in rest])
+
+    wanted = {} if recall is not None else of_rest()
+    run.check_cost({**in_audit, **wanted}, tell)
+    _check_k(pool, pools)
+    positions: dict[str, list[int]] = {}
+    for q, reference in enumerate(queries.texts):
+        positions.setdefault(reference, []).append(q)
+    best_of: dict[int, _Best] = {}
+    of_corpus: dict[int, np.ndarray] = {}  # scores of all rows, for the audited queries
+    held: dict[str, Scored] = {}  # for others that have the text of an audited query
+    for reference, scored in run.score(in_audit, progress, "audit"):
+        for q in positions[reference]:
+            if q in audited:
+                scores, components = scored.at(run.codes(every))
+                best_of[q], of_corpus[q] = _pick(every, scores, components, k, sign), scores
+            else:
+                held[reference] = scored
+    places = None
+    if audit and len(pool.lists) == 1:
+        places = np.array([_place(pool, queries.take(np.array([q])), sign * of_corpus[q]) for q in audited])
+    if recall is not None and places is not None:
+        pool = pool.of_size(conformal_pool(places, recall))
+        pools = None if pool.is_whole else pool.rows(queries)
+        wanted = of_rest()
+        run.check_cost(wanted, tell)
+        _check_k(pool, pools)
+    of_pools: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # scores of the lists and of what was drawn
+    if pools is not None:
+        of_pools = {q: (scores[pools[q].listed], scores[pools[q].drawn]) for q, scores in of_corpus.items()}
+    for reference, scored in chain(held.items(), run.score(wanted, progress, "rerank")):
+        for q in positions[reference]:
+            if q in audited:
+                continue
+            rows = every if pools is None else pools[q].rows
+            best_of[q] = _pick(rows, *scored.at(run.codes(rows)), k, sign)
+            if pools is not None:
+                of_pools[q] = scored.at(run.codes(pools[q].listed))[0], scored.at(run.codes(pools[q].drawn))[0]
+    described = {**pool.recorded(), "pairs": run.n_pairs}
+    if audit:
+        regret = np.zeros(audit)
+        if pools is not None:
+            ends = [(of_corpus[q], of_corpus[q][pools[q].rows]) for q in audited]
+            regret = np.array([(sign * whole).max() - (sign * own).max() for whole, own in ends])
+        described["audit"] = _audit_entry(pool.seed, regret, places, recall)
+    signature = _signature(index, queries, judge, described, k) | run.noted
+    oracle = None
+    if pools is not None:
+        cheap = pool.scores(queries, [p.listed for p in pools])
+        judged = [JudgedPool(*of_pools[q], p.places > 0, cheap[q]) for q, p in enumerate(pools)]
+        entries = {name: signature[name] for name in ("index", "references", "section") if name in signature}
+        oracle = pooled_oracle(
+            queries.ids, judged, pool.higher_is_better, signature["judge"], pool=described, **entries
+        )
+    table = _table(index, queries, [best_of[q] for q in range(n)], judge, pool.options.text)
+    return Reranked(table, signature, oracle)
+
+
+def _check_k(pool: Pool, pools: Sequence[PoolRows] | None) -> None:
+    """Raise InputError if a pool has fewer than k reports."""
+    n_pool = pool.index.n_reports if pools is None else min(len(of_query.rows) for of_query in pools)
+    check_in_range("k", pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
+
+
+def _table(index: Index, queries: Reports, found: Sequence[_Best], judge: Judge, text: bool) -> Any:
     """Return the table of results: the columns of a search, then those of a pool, then the text if `text` is true."""
-    rows, scores, ties, counts = (np.array(list(values)) for values in list(zip(*best_of_queries, strict=True))[:4])
-    n_pool = np.repeat([best.n_pool for best in best_of_queries], rows.shape[1])
+    rows, scores, ties = (np.array([best[i] for best in found]) for i in (0, 1, 3))
+    names = [name for name in found[0].components if all(name in best.components for best in found)]
+    components = {name: np.array([best.components[name] for best in found]) for name in names}
+    n_pool = np.repeat([best.n_pool for best in found], rows.shape[1])
     ids, shown = strings(index.take("study_id", rows.ravel())), strings(index.take("text", rows.ravel()))
-    components = {name: counts[:, :, i] for i, name in enumerate(COMPONENTS)}
     table = layout(queries.ids, BestRows(rows, scores, ties, components, ids, None), np.zeros(rows.shape, bool), False)
     exact = n_pool == index.n_reports
     table = table.set_column(table.column_names.index("exact"), "exact", [exact])
-    columns = {"pool": n_pool, "certified": exact | (scores.ravel() == 0.0), **({"text": shown} if text else {})}
-    for name, values in columns.items():
+    certified = exact | judge.is_best(scores.ravel())
+    for name, values in {"pool": n_pool, "certified": certified, **({"text": shown} if text else {})}.items():
         table = table.append_column(name, [values])
     return table
 
@@ -174,137 +283,71 @@ def binomial_interval(hits: int, n: int) -> tuple[float, float]:
     return low, high
 
 
-class _Reader:
-    """Runs the model on pairs of a reference and corpus rows."""
+def _pick(rows: np.ndarray, scores: np.ndarray, components: Mapping[str, np.ndarray], k: int, sign: float) -> _Best:
+    """Return the k of `rows`, int64[n], with the best scores, best first; of equal ones the lowest row first.
 
-    def __init__(self, index: Index, model: ErrorModel) -> None:
-        self._index, self._model = index, model
-        self.n_cut = 0  # number of pairs so far that were too long and truncated
-
-    def counts(self, reference: str, rows: np.ndarray) -> np.ndarray:
-        """Return the predicted errors of corpus rows, as candidates for the text `reference`: float64[n, 6]."""
-        texts = self._index.take("text", rows).to_pylist()
-        errors, n_cut = self._model.count_errors([(reference, candidate) for candidate in texts])
-        self.n_cut += n_cut
-        return errors
-
-
-def _pick(rows: np.ndarray, counts: np.ndarray, k: int) -> _Reranked:
-    """Return the k of `rows`, int64[n], with the fewest errors in sum, ascending; of equal ones the lowest row first.
-
-    `counts`, float64[n, 6], has the errors of each row.
+    `scores` and `components`, float64[n], are those of each row; `sign` is -1 where lower ones are better.
     """
-    sums = totals(counts)
-    order = np.lexsort((rows, sums))[:k]
-    ordered, scores = np.sort(sums), sums[order]
-    ties = np.searchsorted(ordered, scores, "right") - np.searchsorted(ordered, scores, "left")
-    return _Reranked(rows[order], scores, ties, counts[order], len(rows))
+    losses = -sign * scores
+    order = np.lexsort((rows, losses))[:k]
+    ordered, best = np.sort(losses), losses[order]
+    ties = np.searchsorted(ordered, best, "right") - np.searchsorted(ordered, best, "left")
+    parts = {name: values[order] for name, values in components.items()}
+    return _Best(rows[order], scores[order], parts, ties, len(rows))
 
 
-def _audit(search: Plan, query: Reports, sums: np.ndarray) -> tuple[int, np.ndarray]:
-    """Return the rank of the first best report of the corpus under the prefix, and the loss of each pool size.
+def _place(pool: Pool, query: Reports, gains: np.ndarray) -> int:
+    """Return the rank, from 1, of the first best report of the corpus in the whole list of the pool's only metric.
 
-    `sums`, float64[N], are the scores of all corpus rows for the query. The rank counts from 1, and is `_NOT_RANKED` if
-    the prefix can score no best report. Element n - 1 of the loss is how far the best score of a pool of n reports is
-    above the best score of the corpus.
+    It is `_NOT_RANKED` if that metric can score no best report. `gains`, float64[N], are the judge's scores of all
+    corpus rows for the query, negative if lower ones are better.
     """
-    by_place = sums[search.rows(query, n_scorable(search.index, search.metric))[0]]
-    hits = np.flatnonzero(by_place == sums.min())
-    return (int(hits[0]) + 1 if len(hits) else _NOT_RANKED), np.minimum.accumulate(by_place) - sums.min()
+    search = pool.lists[0][0]
+    by_place = gains[search.rows(query, n_scorable(search.index, search.metric))[0]]
+    hits = np.flatnonzero(by_place == gains.max())
+    return int(hits[0]) + 1 if len(hits) else _NOT_RANKED
 
 
-def _described(pool: Pool, ranks: np.ndarray, size: int | None, losses: Sequence[np.ndarray]) -> dict[str, Any]:
+def _audit_entry(seed: int, regret: np.ndarray, places: np.ndarray | None, recall: float | None) -> dict[str, Any]:
     """Return the entry of the signature that describes an audit: regret, ranks of the best reports, and the recall.
 
-    The recall is the one measured with its interval, or the one that was asked for. `size` is that of the pool, None
-    for the whole corpus; `losses` and `ranks`, int64[m], are those of `_audit` for each query.
+    The recall is the one measured with its interval, or the one that was asked for. `regret`, float64[m], is by how
+    much the best score of the corpus is better than that of the pool; `places` are those of `_place`.
     """
-    regret = np.array([0.0 if size is None else loss[size - 1] for loss in losses])
-    missed = 0 if size is None else int((ranks > size).sum())
+    n, missed = len(regret), int((regret > 0).sum())
     entry: dict[str, Any] = {
-        "queries": pool.audit,
-        "seed": pool.seed,
+        "queries": n,
+        "seed": seed,
         "missed": missed,
         "regret": {"mean": float(regret.mean()), "max": float(regret.max())},
-        "places": [None if r == _NOT_RANKED else r for r in np.sort(ranks).tolist()],
     }
-    if pool.recall is None:
-        low, high = binomial_interval(pool.audit - missed, pool.audit)
-        return {**entry, "recall_at_1": {"value": 1 - missed / pool.audit, "low": low, "high": high, "level": LEVEL}}
-    return {**entry, "asked_recall": pool.recall}
+    if places is not None:
+        entry["places"] = [None if place == _NOT_RANKED else place for place in np.sort(places).tolist()]
+    if recall is not None:
+        return {**entry, "asked_recall": recall}
+    low, high = binomial_interval(n - missed, n)
+    return {**entry, "recall_at_1": {"value": 1 - missed / n, "low": low, "high": high, "level": LEVEL}}
 
 
-def plan_rerank(
-    index: str | Path | Index,
-    pool: Pool,
-    crepe: str | Path | Mapping[str, Any] | ErrorModel,
-    device: str | None = None,
-) -> RerankPlan:
-    """Check that size, audit, recall and k go together and fit an index, and plan the search under the prefix.
-
-    `crepe` is a checkpoint, which is opened after all other checks, or an opened model; `device` is where it runs if
-    the checkpoint does not say it. Raise InputError if an option is wrong, or the index lacks a representation that the
-    prefix reads.
-    """
-    search = None if pool.prefix is None else plan(index, pool.prefix, replace(pool.options, k=1, text=False))
-    opened = index if isinstance(index, Index) else open_index(index) if search is None else search.index
-    n_rows = opened.n_reports if search is None else n_scorable(opened, search.metric)
-    if pool.size is not None and not 1 <= pool.size <= n_rows and pool.prefix is not None:
-        raise InputError(
-            "pool",
-            f"must be all, or an int from 1 to {n_rows} (reports that {pool.prefix.name} can score)",
-            pool.size,
-            "Choose another size.",
-        )
-    if pool.prefix is None:
-        check_left_out({"audit": pool.audit or None}, "where the pool is the whole corpus", got=f"{pool.audit}")
-    if pool.recall is not None and (pool.size is not None or not pool.audit):
-        got = "no audit" if pool.size is None else f"{pool.size}"
-        raise InputError(
-            "recall",
-            f"must be given with {option('audit')} and without the size of a pool",
-            got,
-            f"Pass {option('audit', 'M')} {option('pool', 'METRIC')}.",
-        )
-    n_pool = opened.n_reports if pool.size is None else pool.size
-    check_in_range("k", pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
-    model = crepe if isinstance(crepe, ErrorModel) else open_crepe(crepe, device)["crepe"]
-    return RerankPlan(opened, pool, search, model)
-
-
-def _signature(
-    index: Index, queries: Reports, model: ErrorModel, pool: Pool, size: int | None, audited: dict[str, Any], k: int
-) -> dict[str, Any]:
-    """Return the signature of a reranking: what is needed to reproduce it.
-
-    `size` is that of the pool, None for the whole corpus; `audited` is what `_described` returns, empty without an
-    audit.
-    """
-    record = get_metric("crepe")
-    described: dict[str, Any] = {"size": ALL if size is None else size}
-    if pool.prefix is not None:
-        content = index.content["representations"]
-        described["prefix"] = {
-            "metric": pool.prefix.name,
-            "options": pool.prefix.recorded,
-            "source": pool.prefix.citation,
-            "representation": {kind: content[kind] for kind in pool.prefix.representations},
-            **{name: value if isinstance(value, bool) else str(value) for name, value in pool.options.settings.items()},
-        }
+def _signature(index: Index, queries: Reports, judge: Judge, described: Mapping[str, Any], k: int) -> dict[str, Any]:
+    """Return the signature of a reranking, with the entry `described` for the pool: what is needed to reproduce it."""
+    entry: dict[str, Any] = {"options": {}, "source": f"the judge {judge.name}", "tool": "", "representation": {}}
+    if judge.name in METRICS:
+        record = METRICS[judge.name]
+        entry = {"options": record.recorded, "source": record.citation, "tool": record.tool}
+        entry["representation"] = {record.representation: {"encoder": judge.signature}}
     return {
-        "metric": record.name,
-        "options": record.recorded,
-        "source": record.citation,
-        "tool": record.tool,
-        "direction": "lower",
-        "representation": {record.representation: {"encoder": model.signature}},
+        "metric": judge.name,
+        **entry,
+        "direction": judge.direction,
+        "judge": judge.recorded,
         "index": index.fingerprint,
         **section_entry(index, queries),
         "k": k,
         "ties": "lowest row first",
         "version": package_version(),
         "references": digest(queries),
-        "pool": {**described, **({"audit": audited} if audited else {})},
+        "pool": dict(described),
     }
 
 
@@ -312,23 +355,24 @@ def _signature(
 def rerank(
     index: AnyIndex,
     queries: Queries,
-    crepe: choices.Crepe,
+    crepe: choices.Crepe | None = None,
     *,
     pool: Annotated[
         str,
         Doc(
-            "Candidates that CREPE scores for each test report: METRIC:N, the N best under another metric; "
-            "composite:N, those under `weights`, such as weights fitted to scores of CREPE; or all, the whole corpus, "
-            "which makes the result exact. With `recall`, METRIC alone."
+            "Reports that the judge scores for each test report: METRIC:N, the N best under another metric; "
+            "composite:N, those under `weights`, such as weights fitted to scores of CREPE; random:N, N drawn at "
+            "random; several of these with commas; or all, the whole corpus, which makes the result exact. With "
+            "`recall`, METRIC alone."
         ),
         Flag(metavar="METRIC:N"),
-    ] = f"radcliq:{SIZE}",
+    ] = DEFAULT,
     k: choices.K | None = None,
     audit: Annotated[
         choices.Count,
         Doc(
-            "Number of test reports, drawn at random, for which CREPE scores the whole corpus, to measure how often "
-            "the best report is missing from the pool. Their results are exact. 0 means no audit."
+            "Number of test reports, drawn at random, for which the judge scores the whole corpus, to measure how "
+            "often the best report is missing from the pool. Their results are exact. 0 means no audit."
         ),
     ] = 0,
     recall: Annotated[
@@ -342,60 +386,50 @@ def rerank(
     seed: choices.Seed = 0,
     options: Annotated[
         SearchOptions | None,
-        Doc("`k`, `text`, and the options of the search for the pool."),
+        Doc("`k`, `text`, and the options of the searches for the pool."),
         Uses("k", "text", "weights", *SETTINGS),
     ] = None,
     progress: Progress | None = None,
-) -> Results:
-    """Find the reports with the fewest errors as predicted by CREPE, among the best reports under another metric.
+    tell: Annotated[
+        Callable[[str], None] | None,
+        Doc("Called before the judge starts with a line on how many pairs it gets. By default nothing is told."),
+        IN_PYTHON,
+    ] = None,
+    **judge: Unpack[JudgeOptions],
+) -> Reranked:
+    """Find the best reports under a judge, such as CREPE or GREEN, among the best reports under other metrics.
 
-    No exact search exists for CREPE: only the reports of a pool are scored, and the best of the corpus may be missing
-    from it. Where the result has a score of 0 errors, no report can be better. `audit` measures how often the pool
-    misses the best report; `recall` chooses the size of the pool by this measurement.
+    No exact search exists for a judge, which reads both reports together: only the reports of a pool are scored, and
+    the best of the corpus may be missing from it. So the mean of the best scores is a lower bound of the oracle under
+    the judge. A report with the best possible score cannot be beaten. `audit` measures how often the pool misses the
+    best report; `recall` chooses the size of the pool by this measurement; random reports limit the share of the corpus
+    that is better.
 
     Returns
     -------
-    Results
-        Reports with the predicted errors of each category in the columns nA to nF; ``pool`` says which pool they come
-        from, and ``certified`` whether no report of the corpus can be better.
+    Reranked
+        Reports with their scores and whatever numbers the judge gives beside them, for CREPE the predicted errors of
+        each category in the columns nA to nF; ``pool`` says how many reports were scored, and ``certified`` whether no
+        report of the corpus can be better. ``oracle`` says how far the best scores can be trusted.
 
     Raises
     ------
     InputError
-        If an argument is wrong, or pool, k or audit do not fit index and queries.
+        If an argument is wrong, pool, k or audit do not fit index and queries, or the judge gives no number for a pair.
 
     Examples
     --------
     >>> import metric_oracle as mo
-    >>> best = mo.rerank("INDEX", "test.csv", "crepe-biomedbert", pool="bleu:200", audit=50)  # doctest: +SKIP
+    >>> def judge(pairs):
+    ...     return [abs(len(reference) - len(candidate)) for reference, candidate in pairs]
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> best = mo.rerank(index, "test.csv", judge=judge, higher_is_better=False, best=0, pool="bleu:5,random:5")
+    >>> best.oracle.summary()
+    'mean best score ...
     """
-    wanted = pool_of(pool, audit, recall, seed, chosen(options, k=k))
-    planned = plan_rerank(index, wanted, crepe, attached(queries).models.get("device"))
-    return planned.run(loaded(queries, planned.index, progress), progress)
-
-
-def pool_of(pool: str, audit: int, recall: float | None, seed: int, options: SearchOptions) -> Pool:
-    """Return the pool that the arguments of `rerank` describe; raise InputError if one is wrong."""
-    name, size = read_pool(pool, recall is not None)
-    check_left_out({**options.restrictions, "part": options.part}, "for a pool")
-    record = None if name is None else weighed(name, options.weights)
-    if record is None:
-        options.check_used(("k", "text"), "a pool that is the whole corpus")
-    return Pool(record, size, audit, recall, seed, replace(options, weights=None))
-
-
-def read_pool(pool: str, is_chosen: bool) -> tuple[str | None, int | None]:
-    """Return the metric and the size in an argument such as "bleu:200"; both are None for "all", the whole corpus.
-
-    If `is_chosen`, an audit chooses the size: the argument is a metric alone or the default, and the size None. Another
-    size is returned for the caller to refuse. Raise InputError if a size is missing otherwise.
-    """
-    if pool == ALL:
-        return None, None
-    name, mark, size = str(pool).rpartition(":")
-    if mark and size.isdecimal():
-        # The audit chooses the size of the pool, so the size in the default value, which no user typed, is dropped.
-        return name, None if is_chosen and pool == f"radcliq:{SIZE}" else int(size)
-    if is_chosen:
-        return str(pool), None
-    raise InputError("pool", f"must be METRIC:N or {ALL}", shown_names([pool]), f"Pass radcliq:{SIZE}.")
+    planned = planned_pool(index, pool, chosen(options, k=k), seed=seed, audit=audit, recall=recall)
+    with ExitStack() as stack:
+        model = None if crepe is None else open_crepe(crepe, attached(queries).models.get("device"))["crepe"]
+        opened = stack.enter_context(opened_judge(judge, model))
+        reports = loaded(queries, planned.index, progress)
+        return rerank_pools(planned, opened, reports, audit, recall, progress, tell)

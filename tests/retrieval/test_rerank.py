@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,14 +11,14 @@ import metric_oracle as mo
 from metric_oracle.base.errors import InputError
 from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.findings.results import read_results
+from metric_oracle.judges.opening import opened_judge
 from metric_oracle.judges.pair_models import totals
-from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.rerank import Pool, binomial_interval, conformal_pool, plan_rerank
+from metric_oracle.retrieval.candidate_pools import planned_pool
+from metric_oracle.retrieval.rerank import binomial_interval, conformal_pool, rerank_pools
 from metric_oracle.tables.systems import is_oracle, read_system
 from support import assert_refused, write
 from support.crepe import write_tiny
 
-PREFIX = get_metric("bleu-2")
 CORPUS = {
     "5": "no acute process", "6": "small left effusion", "7": "no acute process", "8": "small right effusion .",
     "9": "large effusion and edema", "10": "edema", "11": "no effusion , no edema", "12": "stable heart",
@@ -65,9 +64,11 @@ def queries():
     return mo.reports(TESTS).load()
 
 
-def rerank(index, queries, model, pool, k=1):
-    pool = replace(pool, options=mo.SearchOptions(k=k))
-    return plan_rerank(index, pool, model).run(queries)
+def rerank(index, queries, model, pool, k=1, audit=0, recall=None, seed=0):
+    """Return what CREPE finds with a stand-in for its model."""
+    planned = planned_pool(index, pool, mo.SearchOptions(k=k), seed=seed, audit=audit, recall=recall)
+    with opened_judge({}, model) as judge:
+        return rerank_pools(planned, judge, queries, audit, recall)
 
 
 def brute(model, reference, rows, k):
@@ -79,7 +80,7 @@ def brute(model, reference, rows, k):
 
 @pytest.mark.parametrize("k", [1, 3, 10])
 def test_the_whole_corpus_is_brute_force(either, queries, k):
-    found = rerank(either, queries, Words(), Pool(None), k=k)
+    found = rerank(either, queries, Words(), "all", k=k)
     table = found.table.to_pylist()
     assert [(r["query_id"], r["rank"]) for r in table] == [(q, rank) for q in TESTS for rank in range(1, k + 1)]
     wanted = [row for text in TESTS.values() for row in brute(Words(), text, range(len(CORPUS)), k)]
@@ -90,13 +91,14 @@ def test_the_whole_corpus_is_brute_force(either, queries, k):
     assert [r["nA"] + r["nB"] for r in table] == [score for _, score, _ in wanted]
     assert found.components == ["nA", "nB", "nC", "nD", "nE", "nF"]
     assert all(r["pool"] == len(CORPUS) for r in table)
-    assert found.signature["pool"] == {"size": "all"}
+    assert found.signature["pool"] == {"size": "all", "pairs": 3 * len({*CORPUS.values()})}
+    assert found.oracle is None
     assert is_oracle(found.signature)
 
 
 @pytest.mark.parametrize(("size", "k"), [(1, 1), (3, 1), (4, 4), (10, 2)])
 def test_a_pool_is_brute_force_over_its_rows(either, queries, size, k):
-    found = rerank(either, queries, Words(), Pool(PREFIX, size), k=k)
+    found = rerank(either, queries, Words(), f"bleu:{size}", k=k)
     ranked = mo.retrieve(either, queries, "bleu", k=size).table["row"].to_numpy().reshape(-1, size).tolist()
     wanted = [row for text, rows in zip(TESTS.values(), ranked, strict=True) for row in brute(Words(), text, rows, k)]
     table = found.table.to_pylist()
@@ -105,13 +107,13 @@ def test_a_pool_is_brute_force_over_its_rows(either, queries, size, k):
     assert [r["certified"] for r in table] == [whole or r["score"] == 0 for r in table]
     assert all(r["exact"] == whole and r["pool"] == size for r in table)
     assert found.signature["pool"]["size"] == size
-    assert found.signature["pool"]["prefix"]["metric"] == "bleu-2"
+    assert found.signature["pool"]["lists"][0]["metric"] == "bleu-2"
     assert not is_oracle(found.signature)
 
 
 def test_certified_answers_are_those_of_the_corpus(index, queries):
-    whole = rerank(index, queries, Words(), Pool(None)).table
-    pooled = rerank(index, queries, Words(), Pool(PREFIX, 2)).table
+    whole = rerank(index, queries, Words(), "all").table
+    pooled = rerank(index, queries, Words(), "bleu:2").table
     certified = pooled["certified"].to_numpy(zero_copy_only=False)
     assert 0 < certified.sum() < len(certified)
     best = whole["score"].to_numpy()
@@ -121,16 +123,16 @@ def test_certified_answers_are_those_of_the_corpus(index, queries):
 
 def test_equal_texts_are_read_once(index, queries):
     model = Words()
-    rerank(index, queries, model, Pool(None))
-    assert len(model.asked) == 3 * len(CORPUS)  # three distinct references
+    rerank(index, queries, model, "all")
+    assert len(model.asked) == 3 * len({*CORPUS.values()})  # three distinct references
 
 
 def test_an_audit_counts_a_planted_winner_outside_the_pool(index, queries):
     """`planted` has no word of the reference: every word metric ranks it last, and it is the best."""
     model = Words({TESTS["3"]: CORPUS["5"]})
-    none = rerank(index, queries, Words(), Pool(PREFIX, 5, audit=4)).signature["pool"]["audit"]
+    none = rerank(index, queries, Words(), "bleu:5", audit=4).signature["pool"]["audit"]
     assert (none["queries"], none["missed"], none["regret"]) == (4, 0, {"mean": 0.0, "max": 0.0})
-    found = rerank(index, queries, model, Pool(PREFIX, 5, audit=4)).signature["pool"]["audit"]
+    found = rerank(index, queries, model, "bleu:5", audit=4).signature["pool"]["audit"]
     ranked = mo.retrieve(index, queries.take(np.array([2])), "bleu", k=10).table["row"].to_pylist()
     place = 1 + min(ranked.index(0), ranked.index(2))  # two rows have that text
     assert place > 5
@@ -142,11 +144,9 @@ def test_an_audit_counts_a_planted_winner_outside_the_pool(index, queries):
     recall = found["recall_at_1"]
     assert (recall["value"], recall["level"]) == (0.75, 0.95)
     assert (recall["low"], recall["high"]) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
-    reached = rerank(index, queries, model, Pool(PREFIX, place, audit=4)).signature["pool"]["audit"]
+    reached = rerank(index, queries, model, f"bleu:{place}", audit=4).signature["pool"]["audit"]
     assert reached["missed"] == 0
-    sizes = [
-        rerank(index, queries, model, Pool(PREFIX, size, audit=4)).signature["pool"]["audit"] for size in range(1, 11)
-    ]
+    sizes = [rerank(index, queries, model, f"bleu:{size}", audit=4).signature["pool"]["audit"] for size in range(1, 11)]
     missed = [audit["missed"] for audit in sizes]
     assert missed == sorted(missed, reverse=True)  # a larger pool loses nothing
     assert missed[-1] == 0
@@ -155,10 +155,10 @@ def test_an_audit_counts_a_planted_winner_outside_the_pool(index, queries):
 def test_audited_queries_are_exact(either, queries):
     """Their whole corpus was scored: it is given, marked, and the others are of the pool."""
     model = Words({TESTS["3"]: CORPUS["5"]})
-    whole = rerank(either, queries, model, Pool(None), k=2).table.to_pylist()
-    pooled = rerank(either, queries, model, Pool(PREFIX, 3), k=2).table.to_pylist()
+    whole = rerank(either, queries, model, "all", k=2).table.to_pylist()
+    pooled = rerank(either, queries, model, "bleu:3", k=2).table.to_pylist()
     for seed in range(6):
-        found = rerank(either, queries, model, Pool(PREFIX, 3, audit=2, seed=seed), k=2).table.to_pylist()
+        found = rerank(either, queries, model, "bleu:3", audit=2, seed=seed, k=2).table.to_pylist()
         audited = {r["query_id"] for r in found if r["exact"]}
         assert len(audited) == 2
         for row, of_whole, of_pool in zip(found, whole, pooled, strict=True):
@@ -167,7 +167,7 @@ def test_audited_queries_are_exact(either, queries):
 
 def test_the_audit_draws_by_its_seed(index, queries):
     def audited(seed):
-        table = rerank(index, queries, Words(), Pool(PREFIX, 1, audit=1, seed=seed)).table.to_pylist()
+        table = rerank(index, queries, Words(), "bleu:1", audit=1, seed=seed).table.to_pylist()
         return next(r["query_id"] for r in table if r["exact"])
 
     assert audited(3) == audited(3)
@@ -176,16 +176,16 @@ def test_the_audit_draws_by_its_seed(index, queries):
 
 def test_the_recall_asked_for_chooses_the_pool(index, queries):
     model = Words({TESTS["3"]: CORPUS["5"]})
-    places = rerank(index, queries, model, Pool(PREFIX, 1, audit=4)).signature["pool"]["audit"]["places"]
-    found = rerank(index, queries, model, Pool(PREFIX, None, audit=4, recall=0.6))
+    places = rerank(index, queries, model, "bleu:1", audit=4).signature["pool"]["audit"]["places"]
+    found = rerank(index, queries, model, "bleu", audit=4, recall=0.6)
     assert found.signature["pool"]["size"] == places[2]  # the ceil(5 x 0.6)-th
     audit = found.signature["pool"]["audit"]
     assert audit["asked_recall"] == 0.6
     assert audit["missed"] == 1  # the fourth
     assert "recall_at_1" not in audit  # of the queries that chose the pool it says nothing
-    every = rerank(index, queries, model, Pool(PREFIX, None, audit=4, recall=0.9))  # four cannot promise that
+    every = rerank(index, queries, model, "bleu", audit=4, recall=0.9)  # four cannot promise that
     assert every.signature["pool"]["size"] == "all"
-    assert every.table == rerank(index, queries, model, Pool(None)).table
+    assert every.table == rerank(index, queries, model, "all").table
 
 
 def test_pairs_that_are_cut_are_counted(index, queries):
@@ -193,10 +193,10 @@ def test_pairs_that_are_cut_are_counted(index, queries):
         def count_errors(self, pairs, *, progress=None):
             return super().count_errors(pairs)[0], sum(len(f"{a} {b}".split()) > 7 for a, b in pairs)
 
-    found = rerank(index, queries, Short(), Pool(None)).signature["truncated_pairs"]
+    found = rerank(index, queries, Short(), "all").signature["truncated_pairs"]
     distinct = dict.fromkeys(TESTS.values())
     assert found == sum(len(f"{a} {b}".split()) > 7 for a in distinct for b in CORPUS.values()) > 0
-    assert "truncated_pairs" not in rerank(index, queries, Words(), Pool(None)).signature
+    assert "truncated_pairs" not in rerank(index, queries, Words(), "all").signature
 
 
 def test_a_conformal_pool_holds():
@@ -238,34 +238,37 @@ def test_the_interval_is_exact(hits, n):
 
 
 @pytest.mark.parametrize(
-    ("pool", "k", "line"),
+    ("given", "line"),
     [
-        (Pool(PREFIX, 0), 1, "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 0."),
-        (Pool(PREFIX, 11), 1, "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
-        (Pool(PREFIX, 3), 4, "k must be an int from 1 to 3 (reports of the pool); got 4."),
-        (Pool(None), 11, "k must be an int from 1 to 10 (reports of the pool); got 11."),
-        (Pool(PREFIX, 3), True, "SearchOptions: k must be an int of at least 1; got True."),
         (
-            Pool(None, audit=2),
-            1,
+            {"pool": "bleu:0", "k": 1},
+            "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 0.",
+        ),
+        (
+            {"pool": "bleu:11", "k": 1},
+            "pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11.",
+        ),
+        ({"pool": "bleu:3", "k": 4}, "k must be an int from 1 to 3 (reports of the pool); got 4."),
+        ({"pool": "all", "k": 11}, "k must be an int from 1 to 10 (reports of the pool); got 11."),
+        ({"pool": "bleu:3", "k": True}, "SearchOptions: k must be an int of at least 1; got True."),
+        (
+            {"pool": "all", "audit": 2, "k": 1},
             "audit must be left out where the pool is the whole corpus; got 2. Leave out --audit.",
         ),
-        (Pool(PREFIX, 3, audit=5), 1, "audit must be an int from 0 to 4 (test reports); got 5."),
+        ({"pool": "bleu:3", "audit": 5, "k": 1}, "audit must be an int from 0 to 4 (test reports); got 5."),
         (
-            Pool(PREFIX, None, recall=0.5),
-            1,
+            {"pool": "bleu", "recall": 0.5, "k": 1},
             "recall must be given with --audit and without the size of a pool; got no ",
         ),
         (
-            Pool(PREFIX, 3, audit=2, recall=0.5),
-            1,
+            {"pool": "bleu:3", "audit": 2, "recall": 0.5, "k": 1},
             "recall must be given with --audit and without the size of a pool; got ",
         ),
     ],
 )
-def test_what_does_not_go_together(index, queries, pool, k, line):
+def test_what_does_not_go_together(index, queries, given, line):
     with pytest.raises(InputError, match=f"^{re.escape(line)}"):
-        rerank(index, queries, Words(), pool, k=k)
+        rerank(index, queries, Words(), **given)
 
 
 @pytest.mark.parametrize("pool", ["bleu:3", "all"])
@@ -334,7 +337,9 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
     assert shown.startswith("crepe, best of a pool 4 test reports, mean best score ")
     assert " 1 small left effusion " in shown
     assert "nA" in shown
-    assert "pool: the first 4 under bleu-2; certified, as no score is below 0: 2 of 4 best answers" in shown
+    assert "pool: the first 4 under bleu-2; 19 distinct pairs; " in shown
+    assert "; certified, as no score is below 0: 2 of 4 best answers" in shown
+    assert "A lower bound of the oracle under crepe: reports outside the pool were not scored." in shown
     assert re.search(r"audit of 2: \d without a best report in the pool, regret \d\.\d{4}, at most \d\.\d{4};", shown)
     assert re.search(r"recall \d+\.0%, 95 % interval \d+\.\d% to \d+\.\d%", shown)
     shown = view("--pool", "bleu:4")
@@ -374,7 +379,7 @@ def test_wrong_use_of_the_command(oracle, tmp_path, index, crepe, words, line):
 def test_without_a_checkpoint(oracle, tmp_path, index):
     tests = write(tmp_path / "test.csv", TESTS)
     outcome = oracle("rerank", index.folder, tests, "--pool", "bleu:3")
-    assert_refused(outcome, r"oracle rerank: --crepe is missing\.")
+    assert_refused(outcome, r"rerank: give --crepe, --judge or --judged, and one of them; got none\.")
 
 
 def test_a_composite_fitted_to_crepe_ranks_the_pool(oracle, tmp_path, index, crepe):
@@ -406,4 +411,4 @@ def test_a_composite_fitted_to_crepe_ranks_the_pool(oracle, tmp_path, index, cre
     model = Crepe(crepe, device="cpu")
     wanted = [brute(model, text, rows, 1)[0][0] for text, rows in zip(TESTS.values(), ranked.tolist(), strict=True)]
     assert found.table["row"].to_pylist() == wanted
-    assert found.signature["pool"]["prefix"]["metric"] == "composite"
+    assert found.signature["pool"]["lists"][0]["metric"] == "composite"

@@ -1,0 +1,223 @@
+"""The pool of each test report: the best lists of exact searches under cheap metrics, and reports drawn at random.
+
+A judge scores a pool alone, because no bound skips a pair of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metric_oracle.base.arguments import check_in_range, check_left_out
+from metric_oracle.base.errors import InputError, option
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.corpora.tables import shown_names
+from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.shards import open_index
+from metric_oracle.metrics import find_metric
+from metric_oracle.records import COMPOSITE
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.plan import Plan, plan
+from metric_oracle.retrieval.pooled import RANDOM
+from metric_oracle.retrieval.result_table import n_scorable
+
+ALL = "all"
+SIZE = 200  # default number of reports in a pool
+DEFAULT = f"radcliq:{SIZE}"
+
+
+class PoolRows(NamedTuple):
+    """The pool of one test report: corpus rows."""
+
+    listed: np.ndarray  # int64[n], distinct rows of the lists, by their best place in one, then by list
+    places: np.ndarray  # int64[M, n], place of each in each list from 1, or 0
+    drawn: np.ndarray  # int64[R], rows drawn at random from the whole corpus, distinct
+
+    @property
+    def rows(self) -> np.ndarray:
+        """All distinct rows, ascending."""
+        return np.union1d(self.listed, self.drawn)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Which reports a judge scores for each test report. Made by `pool_of`."""
+
+    index: Index
+    lists: tuple[tuple[Plan, int | None], ...]  # searches, and how many of the best of each; None if the audit says it
+    draws: int  # reports drawn at random
+    options: SearchOptions  # `k` and `text` are those of the answers
+    seed: int = 0  # of what is drawn at random
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the pool is the whole corpus; so it is until an audit has said the size of its list."""
+        return not self.draws and all(size is None for _, size in self.lists)
+
+    def of_size(self, size: int | None) -> "Pool":
+        """Return the pool with another size of its only list; None for the whole corpus."""
+        return replace(self, lists=((self.lists[0][0], size),))
+
+    @property
+    def size(self) -> int:
+        """The most reports that the pool of a test report can have."""
+        return self.index.n_reports if self.is_whole else sum(size or 0 for _, size in self.lists) + self.draws
+
+    @property
+    def higher_is_better(self) -> dict[str, bool]:
+        """The metrics of the lists, with their direction."""
+        return {search.metric.name: search.metric.higher_is_better for search, _ in self.lists}
+
+    def rows(self, queries: Reports) -> list[PoolRows]:
+        """Return the pool of each query."""
+        lists = [search.rows(queries, size) for search, size in self.lists if size is not None]
+        rng = np.random.default_rng([self.seed, 1])  # another stream than that of the audit
+        return [
+            _joined([of_queries[q] for of_queries in lists], rng.choice(self.index.n_reports, self.draws, False))
+            for q in range(len(queries.ids))
+        ]
+
+    def scores(self, queries: Reports, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the score of each list's metric for corpus rows of each query, float64[M, n]; NaN for what it cannot.
+
+        `rows` has those of each query.
+        """
+        found = [np.full((len(self.lists), len(some)), np.nan) for some in rows]
+        query = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
+        row = np.concatenate([*rows, np.empty(0, np.int64)])
+        ends = np.cumsum([len(some) for some in rows])[:-1]
+        for m, (search, _) in enumerate(self.lists):
+            pairs = search.pairs(queries)
+            document = np.full(self.index.n_reports, -1)
+            document[: len(pairs.document_of_row)] = pairs.document_of_row
+            is_known = document[row] >= 0
+            of_rows = np.full(len(row), np.nan)
+            of_rows[is_known], _components = pairs.score(pairs.which[query[is_known]], document[row[is_known]])
+            for q, scores in enumerate(np.split(of_rows, ends)):
+                found[q][m] = scores
+        return found
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the entry of the signature."""
+        if not self.lists and self.is_whole:
+            return {"size": ALL}
+        content = self.index.content["representations"]
+        lists = [
+            {
+                "metric": search.metric.name,
+                "options": search.metric.recorded,
+                "source": search.metric.citation,
+                "representation": {kind: content[kind] for kind in search.metric.representations},
+                **{
+                    name: value if isinstance(value, bool) else str(value)
+                    for name, value in search.options.settings.items()
+                },
+                "size": size,
+            }
+            for search, size in self.lists
+        ]
+        drawn = {RANDOM: self.draws, "seed": self.seed} if self.draws else {}
+        return {"size": ALL if self.is_whole else self.size, "lists": lists, **drawn}
+
+
+def _joined(lists: Sequence[np.ndarray], drawn: np.ndarray) -> PoolRows:
+    """Return the pool of a query from its lists of rows, each best first, and the rows drawn for it."""
+    rows = np.unique(np.concatenate([*lists, np.empty(0, np.int64)]))
+    places = np.zeros((len(lists), len(rows)), np.int64)
+    for m, of_list in enumerate(lists):
+        places[m, np.searchsorted(rows, of_list)] = np.arange(1, len(of_list) + 1)
+    if not len(lists):
+        return PoolRows(rows, places, drawn)
+    ranked = np.where(places > 0, places, np.iinfo(np.int64).max)
+    order = np.lexsort((ranked.argmin(axis=0), ranked.min(axis=0)))
+    return PoolRows(rows[order], places[:, order], drawn)
+
+
+def planned_pool(
+    index: str | Path | Index,
+    pool: str,
+    options: SearchOptions,
+    *,
+    seed: int = 0,
+    audit: int = 0,
+    recall: float | None = None,
+) -> Pool:
+    """Return the pool that the arguments of `rerank` describe, with its searches planned.
+
+    With `recall`, an audit chooses the size of the only list. Raise InputError if an argument is wrong, or the index
+    lacks a representation that a metric reads.
+    """
+    sizes = read_pool(pool, recall is not None)
+    check_left_out({**options.restrictions, "part": options.part}, "for a pool")
+    draws = sizes.pop(RANDOM, None)
+    if not sizes:
+        options.check_used(
+            ("k", "text"), "a pool that is the whole corpus" if draws is None else "a pool without lists"
+        )
+    searches = [plan(index, name, _options_of(name, sizes, options)) for name in sizes]
+    opened = searches[0].index if searches else index if isinstance(index, Index) else open_index(index)
+    for search, size in zip(searches, sizes.values(), strict=True):
+        n_rows = n_scorable(opened, search.metric)
+        if size is not None and not 1 <= size <= n_rows:
+            raise InputError(
+                "pool",
+                f"must be all, or an int from 1 to {n_rows} (reports that {search.metric.name} can score)",
+                size,
+                "Choose another size.",
+            )
+    if draws is not None:
+        check_in_range(f"pool {RANDOM}", draws, ge=1, le=opened.n_reports, note=" (reports of the corpus)")
+    if not sizes and draws is None:
+        check_left_out({"audit": audit or None}, "where the pool is the whole corpus", got=f"{audit}")
+    if recall is not None and ([*sizes.values()] != [None] or draws is not None or not audit):
+        raise InputError(
+            "recall",
+            f"must be given with {option('audit')} and without the size of a pool",
+            "no audit" if [*sizes.values()] == [None] else shown_names([pool]),
+            f"Pass {option('audit', 'M')} {option('pool', 'METRIC')}.",
+        )
+    planned = Pool(opened, tuple(zip(searches, sizes.values(), strict=True)), draws or 0, options, seed)
+    n_most = opened.n_reports if planned.is_whole else planned.size
+    check_in_range("k", options.k, ge=1, le=n_most, note=" (reports of the pool)")
+    return planned
+
+
+def _options_of(name: str, sizes: Mapping[str, Any], options: SearchOptions) -> SearchOptions:
+    """Return the options of the search for a list: the settings that its metric has, or all if there is one list."""
+    own = replace(options, k=1, text=False)
+    if len(sizes) == 1:
+        return own
+    taken = {other: getattr(find_metric(other), "settings", ()) for other in sizes}
+    of_others = [setting for setting in options.settings if any(setting in names for names in taken.values())]
+    left_out: dict[str, Any] = {setting: None for setting in of_others if setting not in taken[name]}
+    if COMPOSITE in sizes and name != COMPOSITE:
+        left_out["weights"] = None
+    return replace(own, **left_out)
+
+
+def read_pool(pool: str, is_chosen: bool) -> dict[str, int | None]:
+    """Return the number of reports by the metric of a list, or "random", in an argument such as "bleu:50,random:20".
+
+    It is empty for "all", the whole corpus. If `is_chosen`, an audit chooses the size: the argument is a metric alone
+    or the default, and the size None. Another size is returned for the caller to refuse. Raise InputError if a size is
+    missing otherwise, or a metric occurs twice.
+    """
+    if pool == ALL:
+        return {}
+    if is_chosen:
+        name, mark, size = pool.rpartition(":")
+        if not (mark and size.isdecimal()):
+            return {pool: None}
+        if pool == DEFAULT:  # which no user typed
+            return {name: None}
+    sizes: dict[str, int | None] = {}
+    for part in pool.split(","):
+        name, mark, size = part.strip().rpartition(":")
+        if not (mark and size.isdecimal()):
+            raise InputError("pool", f"must be METRIC:N or {ALL}", shown_names([pool]), f"Pass {DEFAULT}.")
+        if name in sizes:
+            raise InputError("pool", "must have each list once", f"{shown_names([name])} twice", "Leave one out.")
+        sizes[name] = int(size)
+    return sizes

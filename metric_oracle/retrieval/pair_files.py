@@ -1,0 +1,139 @@
+"""The pairs that a judge is to score, as a file: it runs where it must, and `rerank` reads its scores back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from annotated_doc import Doc
+
+from metric_oracle.base import choices
+from metric_oracle.base.declared import Flag, Uses
+from metric_oracle.base.errors import called
+from metric_oracle.base.files import package_version
+from metric_oracle.base.progress import Progress
+from metric_oracle.findings.finding import Frames
+from metric_oracle.findings.writing import write_numbers
+from metric_oracle.indexes.index import AnyIndex
+from metric_oracle.indexes.store import to_arrow
+from metric_oracle.judges.judgements import pair_ids
+from metric_oracle.judges.opening import RANK, read_judged
+from metric_oracle.reading import Queries, loaded
+from metric_oracle.retrieval.candidate_pools import DEFAULT, PoolRows, planned_pool
+from metric_oracle.retrieval.checks import check_section, section_entry
+from metric_oracle.retrieval.options import SETTINGS, SearchOptions, chosen
+from metric_oracle.retrieval.search import digest
+
+
+@dataclass(frozen=True)
+class PairsToJudge(Frames):
+    """The distinct pairs of texts of pools.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        Columns pair (an id made of the checksums of both texts), query_id, candidate_id and row (of the first test
+        report and the first report of its pool with these texts), reference, candidate, and ``rank.`` with the name of
+        a metric: the place of that report in the metric's list, null where it is not in it.
+    signature : dict
+        What is needed to make the same pairs again.
+    """
+
+    table: pa.Table
+    signature: dict[str, Any]
+
+    @property
+    def numbers(self) -> pa.Table:
+        """The table."""
+        return self.table
+
+    def __repr__(self) -> str:
+        return f"<PairsToJudge: {self.table.num_rows:,}>"
+
+    def write(self, path: str | Path) -> None:
+        """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as `Results.write` does."""
+        write_numbers(Path(path), self.table, self.signature)
+
+
+@called("pool")
+def pool(
+    index: AnyIndex,
+    queries: Queries,
+    *,
+    pool: Annotated[
+        str,
+        Doc(
+            "Reports to pair with each test report: METRIC:N, the N best under a metric; composite:N, those under "
+            "`weights`; random:N, N drawn at random; several of these with commas; or all, the whole corpus."
+        ),
+        Flag(metavar="METRIC:N"),
+    ] = DEFAULT,
+    judged: Annotated[
+        str | Path | Sequence[str | Path] | None,
+        Doc("Scores of a judge, as `rerank` takes them: pairs that have one are left out. By default none is."),
+        Flag(metavar="FILE", kind=list[Path]),
+    ] = None,
+    name: Annotated[str, Doc("Column of `judged` with the scores.")] = "score",
+    seed: choices.Seed = 0,
+    options: Annotated[
+        SearchOptions | None,
+        Doc("The options of the searches for the pool."),
+        Uses("weights", *SETTINGS),
+    ] = None,
+    progress: Progress | None = None,
+) -> PairsToJudge:
+    """Pair test reports with the reports of their pools, for a judge that runs elsewhere.
+
+    The judge adds a column ``score`` to the file, and [`rerank`][metric_oracle.rerank] reads it as `judged`. Equal
+    texts are one pair.
+
+    Returns
+    -------
+    PairsToJudge
+        One row for each distinct pair of texts.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or does not fit index and queries.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> mo.pool(index, "test.csv", pool="bleu:5,random:2").write("pairs.parquet")
+    """
+    planned = planned_pool(index, pool, chosen(options), seed=seed)
+    reports = loaded(queries, planned.index, progress)
+    check_section(reports, planned.index)
+    nothing = np.empty(0, np.int64)
+    every = PoolRows(np.arange(planned.index.n_reports), np.empty((0, planned.index.n_reports), np.int64), nothing)
+    pools = [every] * len(reports.ids) if planned.is_whole else planned.rows(reports)
+    query = np.repeat(np.arange(len(pools)), [len(p.listed) + len(p.drawn) for p in pools])
+    row = np.concatenate([nothing, *(rows for p in pools for rows in (p.listed, p.drawn))])
+    texts = planned.index.take("text", row).to_pylist()
+    ids = pair_ids(zip((reports.texts[q] for q in query.tolist()), texts, strict=True))
+    known = set() if judged is None else read_judged(judged, name).keys()
+    place = {pair: i for i, pair in reversed([*enumerate(ids)]) if pair not in known}
+    some = np.array(sorted(place.values()), np.int64)
+    columns: dict[str, Any] = {
+        "pair": to_arrow([ids[i] for i in some]),
+        "query_id": to_arrow([reports.ids[q] for q in query[some].tolist()]),
+        "candidate_id": planned.index.take("study_id", row[some]),
+        "row": row[some],
+        "reference": to_arrow([reports.texts[q] for q in query[some].tolist()]),
+        "candidate": to_arrow([texts[i] for i in some]),
+    }
+    for m, metric in enumerate(planned.higher_is_better):
+        ranks = np.concatenate([np.concatenate([p.places[m], np.zeros(len(p.drawn), np.int64)]) for p in pools])[some]
+        columns[f"{RANK}{metric}"] = pa.array(ranks, mask=ranks == 0)
+    signature = {
+        "kind": "pairs",
+        "index": planned.index.fingerprint,
+        **section_entry(planned.index, reports),
+        "references": digest(reports),
+        "pool": {**planned.recorded(), "pairs": len(some)},
+        "version": package_version(),
+    }
+    return PairsToJudge(pa.table(columns), signature)

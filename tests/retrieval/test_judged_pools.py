@@ -1,0 +1,280 @@
+"""Rerank by any judge: the pooled oracle equals the exact one where the pool has it, and costs what it says."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import metric_oracle as mo
+from metric_oracle.base.errors import InputError
+from metric_oracle.findings.results import read_results
+from metric_oracle.retrieval import rerank as module
+from metric_oracle.retrieval.candidate_pools import planned_pool
+from metric_oracle.tables.systems import is_oracle
+from support import assert_refused, write
+
+WORDS = ("no", "acute", "small", "effusion", "edema", "left", "stable", "heart")
+RNG = np.random.default_rng(4)
+CORPUS = {str(i): " ".join(RNG.choice(WORDS, RNG.integers(2, 6))) for i in range(60)}
+TESTS = {f"t{i}": " ".join(RNG.choice(WORDS, RNG.integers(2, 6))) for i in range(9)} | {"t9": "no acute edema"}
+TESTS["t8"] = TESTS["t0"]  # equal texts
+SCRIPT = """
+import json, sys
+def common(a, b):
+    row = [0] * (len(b) + 1)
+    for x in a:
+        last = 0
+        for j, y in enumerate(b):
+            row[j + 1], last = (last + 1 if x == y else max(row[j + 1], row[j])), row[j + 1]
+    return row[-1]
+for line in sys.stdin:
+    pair = json.loads(line)
+    a, b = pair["reference"].split(), pair["candidate"].split()
+    n = common(a, b)
+    p, r = n / len(b), n / len(a)
+    print(json.dumps({"pair": pair["pair"], "score": 2 * p * r / (p + r) if n else 0.0, "common": n}), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("judged")
+    return mo.build_index(CORPUS, folder / "INDEX", metrics="bleu,rouge-l,jaccard:2")
+
+
+@pytest.fixture
+def command(tmp_path):
+    (tmp_path / "judge.py").write_text(SCRIPT, encoding="utf-8")
+    return f"{sys.executable} {tmp_path / 'judge.py'}"
+
+
+class Counted:
+    """A judge that counts words in common; it notes what it is asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, pairs):
+        self.asked += pairs
+        return [len({*a.split()} & {*b.split()}) - 0.1 * abs(len(a) - len(b)) for a, b in pairs]
+
+
+def test_the_pooled_oracle_is_the_exact_one_where_the_pool_has_it(index, command):
+    """The judge is ROUGE-L itself, computed by a script."""
+    exact = mo.retrieve(index, TESTS, "rouge-l", k=3)
+    found = mo.rerank(
+        index, TESTS, judge=command, higher_is_better=True, best=1, pool="rouge-l:20,bleu:5,random:5", k=3
+    )
+    assert found.table["score"].to_numpy() == pytest.approx(exact.table["score"].to_numpy(), abs=1e-12)
+    first = found.table["rank"].to_numpy() == 1
+    assert found.oracle.reports["best"].to_numpy() == pytest.approx(found.table["score"].to_numpy()[first], abs=0)
+    certified = found.table["certified"].to_numpy(zero_copy_only=False)
+    assert certified.tolist() == (found.table["score"].to_numpy() == 1).tolist()
+    assert certified.any()
+    assert not is_oracle(found.signature)
+    assert found.components == ["common"]
+    assert found.signature["judge"] == {
+        "name": "judge", "version": "", "direction": "higher", "best": 1.0, "judge": "command",
+    }  # fmt: skip
+    lists = {row["list"]: row for row in found.oracle.lists.to_pylist()}
+    assert lists["rouge-l"]["has_best"] == 1.0
+    assert lists["rouge-l"]["tau"] > 0.9
+
+
+@pytest.mark.parametrize("is_higher", [True, False])
+def test_a_pool_is_brute_force_over_its_rows(index, is_higher):
+    text, k, seed = "bleu:4,rouge-l:6,random:3", 2, 5
+    judge = Counted()
+    found = mo.rerank(index, TESTS, judge=judge, higher_is_better=is_higher, pool=text, k=k, seed=seed)
+    pools = planned_pool(index, text, mo.SearchOptions(k=k), seed=seed).rows(mo.reports(TESTS).load())
+    rows = iter(found.table.to_pylist())
+    texts = [*CORPUS.values()]
+    for reference, pool in zip(TESTS.values(), pools, strict=True):
+        scores = dict(zip(pool.rows.tolist(), Counted()([(reference, texts[row]) for row in pool.rows]), strict=True))
+        order = sorted(scores, key=lambda row: (-scores[row] if is_higher else scores[row], row))[:k]
+        for row in order:
+            answer = next(rows)
+            assert (answer["row"], answer["score"], answer["pool"]) == (row, scores[row], len(scores))
+            assert answer["n_ties"] == [*scores.values()].count(scores[row])
+            assert not answer["exact"]
+    assert len(judge.asked) == len({*judge.asked}) == found.signature["pool"]["pairs"]
+
+
+def test_a_pool_has_the_lists_by_their_places_and_random_rows(index):
+    queries = mo.reports(TESTS).load()
+    lists = {name: mo.retrieve(index, TESTS, name, k=4).table["row"].to_numpy().reshape(-1, 4) for name in
+             ("bleu", "rouge-l")}  # fmt: skip
+    pools = planned_pool(index, "bleu:4,rouge-l:4,random:6", mo.SearchOptions(), seed=1).rows(queries)
+    for q, pool in enumerate(pools):
+        both = [list_[q].tolist() for list_ in lists.values()]
+        wanted = [*dict.fromkeys(row for pair in zip(*both, strict=True) for row in pair)]
+        assert pool.listed.tolist() == wanted
+        assert pool.places.tolist() == [[of.index(row) + 1 if row in of else 0 for row in wanted] for of in both]
+        assert len({*pool.drawn.tolist()}) == 6
+    again = planned_pool(index, "random:6", mo.SearchOptions(), seed=1).rows(queries)
+    assert [pool.drawn.tolist() for pool in again] == [pool.drawn.tolist() for pool in pools]
+    other = planned_pool(index, "random:6", mo.SearchOptions(), seed=2).rows(queries)
+    assert [pool.drawn.tolist() for pool in other] != [pool.drawn.tolist() for pool in pools]
+
+
+def test_scores_of_the_lists_are_those_of_the_metrics(index):
+    queries = mo.reports(TESTS).load()
+    pool = planned_pool(index, "bleu:3,rouge-l:3", mo.SearchOptions())
+    rows = [of_query.listed for of_query in pool.rows(queries)]
+    texts = [*CORPUS.values()]
+    for reference, of_query, scores in zip(TESTS.values(), rows, pool.scores(queries, rows), strict=True):
+        for m, name in enumerate(("bleu", "rouge-l")):
+            wanted = [mo.compute(predictions=[texts[row]], references=[reference], metrics=name) for row in of_query]
+            assert scores[m].tolist() == [next(iter(each.values())) for each in wanted]
+
+
+def test_an_audit_under_any_judge(index):
+    """Audited answers are exact; the pool's regret is how much better the corpus is."""
+    whole = mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool="all")
+    judge = Counted()
+    found = mo.rerank(index, TESTS, judge=judge, higher_is_better=True, pool="bleu:2,rouge-l:2", audit=len(TESTS))
+    assert found.table.drop_columns("pool").equals(whole.table.drop_columns("pool"))
+    assert is_oracle(whole.signature)
+    audit = found.signature["pool"]["audit"]
+    pooled = mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool="bleu:2,rouge-l:2")
+    loss = whole.table["score"].to_numpy() - pooled.table["score"].to_numpy()
+    assert audit["regret"] == pytest.approx({"mean": loss.mean(), "max": loss.max()})
+    assert audit["missed"] == int((loss > 0).sum()) > 0
+    assert found.oracle.reports["best"].equals(pooled.oracle.reports["best"])  # of the pool alone
+    assert len(judge.asked) == len({*judge.asked})
+
+
+def test_a_query_with_the_text_of_an_audited_one_is_judged_once(index):
+    for seed in range(8):
+        judge = Counted()
+        found = mo.rerank(index, TESTS, judge=judge, higher_is_better=True, pool="bleu:3", audit=3, seed=seed)
+        assert len(judge.asked) == len({*judge.asked}) == found.signature["pool"]["pairs"]
+
+
+def test_blocks_do_not_change_the_answers(index, monkeypatch):
+    given = {"higher_is_better": True, "pool": "bleu:3,random:4", "audit": 2}
+    one = mo.rerank(index, TESTS, judge=Counted(), **given)
+    monkeypatch.setattr(module, "BLOCK", 10)
+    other = mo.rerank(index, TESTS, judge=Counted(), **given)
+    assert one.table == other.table
+    assert one.signature == other.signature
+
+
+def test_what_is_kept_is_not_asked_again(index, tmp_path):
+    judge, said, steps = Counted(), [], []
+    given = {"higher_is_better": True, "name": "words", "keep": tmp_path / "kept", "tell": said.append}
+    first = mo.rerank(index, TESTS, judge=judge, pool="bleu:5", **given)
+    n = len(judge.asked)
+    again = mo.rerank(index, TESTS, judge=judge, pool="bleu:5", **given, progress=lambda *step: steps.append(step))
+    assert len(judge.asked) == n
+    assert again.table == first.table
+    assert steps[-1] == ("rerank", n, n)
+    mo.rerank(index, TESTS, judge=judge, pool="bleu:5,rouge-l:5", **given)
+    assert len(judge.asked) == len({*judge.asked}) > n
+    assert said == [
+        f"words: {n} distinct pairs to judge",
+        f"words: 0 distinct pairs to judge, and {n} that are kept",
+        f"words: {len(judge.asked) - n} distinct pairs to judge, and {n} that are kept",
+    ]
+    line = r"^rerank: most must be at least \d+, the pairs to judge; got 3\. Choose a smaller pool\.$"
+    with pytest.raises(InputError, match=line):
+        mo.rerank(index, TESTS, judge=judge, pool="random:50", most=3, **given)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_by_files(oracle, tmp_path, index, ending):
+    """The pairs are written, judged elsewhere in two parts, and read back."""
+    tests, pairs, pool = write(tmp_path / "test.csv", TESTS), tmp_path / f"pairs.{ending}", "bleu:4,rouge-l:4,random:3"
+    code, _, err = oracle("pool", index.folder, tests, "--pool", pool, "--out", pairs)
+    assert code == 0, err
+    table = mo.pool(index, TESTS, pool=pool).table
+    assert f"{pairs}: {table.num_rows} distinct pairs" in err
+    assert len({*zip(table["reference"].to_pylist(), table["candidate"].to_pylist(), strict=True)}) == table.num_rows
+    whole = mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool=pool)
+    assert whole.signature["pool"]["pairs"] == table.num_rows
+    first = table.slice(0, 20)
+    one = judged(first, tmp_path / "one.csv")
+    common = ("rerank", index.folder, tests, "--pool", pool, "--direction", "higher", "--judged", one)
+    line = (
+        rf"rerank: --judged must have a score for each pair; got none for {table.num_rows - 20} of "
+        rf"{table.num_rows - 20}, such as pair [0-9a-f]{{64}}\. Write the others with oracle pool and --judged,"
+    )
+    assert_refused(oracle(*common), line, notes=".*")
+    code, _, err = oracle("pool", index.folder, tests, "--pool", pool, "--judged", one, "--out", pairs)
+    assert code == 0, err
+    rest = mo.pool(index, TESTS, pool=pool, judged=one).table
+    assert rest["pair"].to_pylist() == table["pair"].to_pylist()[20:]
+    out = tmp_path / "best.parquet"
+    code, _, err = oracle(*common, "--judged", judged(rest, tmp_path / "two.csv"), "--out", out)
+    assert code == 0, err
+    assert read_results(out).table == whole.table
+
+
+def judged(table, path):
+    """Write the pairs of a table with the scores of `Counted`, without their texts, and return the path."""
+    scores = Counted()([*zip(table["reference"].to_pylist(), table["candidate"].to_pylist(), strict=True)])
+    return write(path, zip(table["pair"].to_pylist(), scores, strict=True), ("pair", "score"))
+
+
+def test_ranks_in_a_file_of_pairs(index):
+    table = mo.pool(index, TESTS, pool="bleu:4,rouge-l:2,random:2").table
+    assert table.column_names[-2:] == ["rank.bleu-2", "rank.rouge-l"]
+    of_first = [row for row in table.to_pylist() if row["query_id"] == "t1"]
+    ranked = mo.retrieve(index, TESTS, "bleu", k=4).table.to_pylist()
+    of_list = {row["row"]: row["rank"] for row in ranked if row["query_id"] == "t1"}
+    known = {row["row"]: row["rank.bleu-2"] for row in of_first if row["rank.bleu-2"] is not None}
+    assert known.items() <= of_list.items()
+    assert {CORPUS[str(row)] for row in known} == {CORPUS[str(row)] for row in of_list}
+    assert mo.pool(index, TESTS, pool="all").table.num_rows == len({*TESTS.values()}) * len({*CORPUS.values()})
+
+
+def test_the_command_with_a_judge(oracle, tmp_path, index, command):
+    tests, out, plot = write(tmp_path / "test.csv", TESTS), tmp_path / "best.csv", tmp_path / "curve.svg"
+    common = ("rerank", index.folder, tests, "--judge", command, "--direction", "higher", "--name", "lcs",
+              "--best", "1", "--pool", "bleu:3,random:2", "--keep", tmp_path / "kept",
+              "--seconds-per-pair", "2")  # fmt: skip
+    code, _, err = oracle(*common, "--out", out, "--plot", plot)
+    assert code == 0, err
+    assert re.search(r"lcs: \d+ distinct pairs to judge; about \d+ s\n|min\n", err)
+    assert "a lower bound of the oracle under lcs" in err
+    assert plot.read_text().startswith("<?xml")
+    code, shown, err = oracle(*common, "--format", "table")
+    assert code == 0, err
+    assert re.search(r"lcs: 0 distinct pairs to judge, and \d+ that are kept; about 0 s", err)
+    shown = " ".join(shown.split())
+    assert shown.startswith("lcs, best of a pool")
+    assert "pool: the first 3 under bleu-2, 2 at random; " in shown
+    assert "certified, as no score is above 1: " in shown
+    outcome = oracle(*common[:9], "--pool", "all", "--plot", plot)
+    assert_refused(outcome, r"rerank: --plot must be given for a pool, not the whole corpus; got one", notes=".*")
+
+
+@pytest.mark.parametrize(
+    ("pool", "line"),
+    [
+        ("bleu:3,bleu:4", r"pool must have each list once; got 'bleu' twice\. Leave one out\.$"),
+        ("bleu:3,rouge-l", r"pool must be METRIC:N or all; got \(withheld\)\. Pass radcliq:200\.$"),
+        ("random:0", r"pool random must be an int from 1 to 60 \(reports of the corpus\); got 0\."),
+        ("bleu:3,random:61", r"pool random must be an int from 1 to 60 \(reports of the corpus\); got 61\."),
+        ("bleu:3,rouge-l:99", r"pool must be all, or an int from 1 to 60 \(reports that rouge-l can score\); got 99\."),
+        ("bleu:3,nothing:4", r"metric must be one of those that mo\.list_metrics lists; got 'nothing'"),
+        ("bleu:1,rouge-l:1", r"k must be an int from 1 to 1 \(reports of the pool\); got 2\."),
+    ],
+)
+def test_pools_that_are_wrong(index, pool, line):
+    with pytest.raises(InputError, match=f"^rerank: {line}"):
+        mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool=pool, k=2)
+
+
+def test_random_rows_have_no_options(index):
+    line = r"^rerank: rescale must be left out for a pool without lists; got a value"
+    options = mo.SearchOptions(rescale=False)
+    with pytest.raises(InputError, match=line):
+        mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool="random:3", options=options)
+
+
+def test_an_option_of_no_list_is_refused(index):
+    options = mo.SearchOptions(idf="tests")
+    with pytest.raises(InputError, match=r"^pool: idf must be left out for metric 'bleu-2'; got a value"):
+        mo.pool(index, TESTS, pool="bleu:3,rouge-l:3", options=options)
