@@ -63,12 +63,17 @@ class PooledOracle(Finding):
         places, sizes = (self.reports[name].to_numpy() for name in ("place", "pool"))
         return float((10 * places > 9 * sizes).mean())
 
+    @property
+    def bound(self) -> str:
+        """What the best scores of the pools are to the oracle: numbers on the worse side of it."""
+        return "a lower bound" if self.signature["judge"]["direction"] == "higher" else "an upper bound"
+
     def summary(self) -> str:
-        """Return one line: the mean best score, of how many test reports, and that it is a lower bound."""
+        """Return one line: the mean best score, of how many test reports, and that it is a bound."""
         best = self.reports["best"].to_numpy()
         return (
             f"mean best score {best.mean():.4f} over {len(best):,} test reports, "
-            f"a lower bound of the oracle under {self.signature['judge']['name']}"
+            f"{self.bound} of the oracle under {self.signature['judge']['name']}"
         )
 
     def warnings(self) -> list[str]:
@@ -84,7 +89,7 @@ class PooledOracle(Finding):
         judge, reports = self.signature["judge"], self.reports
         name, n = f"{judge['name']} {arrow(judge['direction'])}", reports.num_rows
         notes = [
-            f"A lower bound of the oracle under {judge['name']}: reports outside the pool were not scored.",
+            f"{self.bound.capitalize()} of the oracle under {judge['name']}: reports outside the pool were not scored.",
             *self.warnings(),
             f"{100 * self.late:.1f} % of the best scores are first reached in the last tenth of the pool.",
         ]

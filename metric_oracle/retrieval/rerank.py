@@ -45,7 +45,6 @@ from metric_oracle.retrieval.pooled import JudgedPool, PooledOracle, pooled_orac
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
 from metric_oracle.retrieval.scoring import open_crepe
 from metric_oracle.retrieval.search import digest
-from metric_oracle.retrieval.weights import weighed
 
 LEVEL = 0.95
 BLOCK = 1 << 20  # pairs that a judge gets at a time, up to the end of a reference
@@ -401,7 +400,7 @@ def rerank(
 
     No exact search exists for a judge, which reads both reports together: only the reports of a pool are scored, and
     the best of the corpus may be missing from it. So the mean of the best scores is a lower bound of the oracle under
-    the judge. A report with the best possible score cannot be beaten. `audit` measures how often the pool misses the
+    the judge, an upper one where lower scores are better. A report with the best possible score cannot be beaten. `audit` measures how often the pool misses the
     best report; `recall` chooses the size of the pool by this measurement; random reports limit the share of the corpus
     that is better.
 
