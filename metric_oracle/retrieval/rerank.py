@@ -400,9 +400,9 @@ def rerank(
 
     No exact search exists for a judge, which reads both reports together: only the reports of a pool are scored, and
     the best of the corpus may be missing from it. So the mean of the best scores is a lower bound of the oracle under
-    the judge, an upper one where lower scores are better. A report with the best possible score cannot be beaten. `audit` measures how often the pool misses the
-    best report; `recall` chooses the size of the pool by this measurement; random reports limit the share of the corpus
-    that is better.
+    the judge, an upper one where lower scores are better. A report with the best possible score cannot be beaten.
+    `audit` measures how often the pool misses the best report; `recall` chooses the size of the pool by this
+    measurement; random reports limit the share of the corpus that is better.
 
     Returns
     -------
