@@ -152,11 +152,11 @@ def work_of(index: Index, queries: Reports, metric: str, stages: Mapping[str, fl
             return _codes(representation, len(encoded.vectors), stages)
         if metric == "bertscore":
             return _cascade(representation, np.diff(encoded.ptr), stages)
-        lengths = np.diff(encoded.parts["bertscore"].ptr)[encoded.place["bertscore"]]
+        lengths = np.diff(encoded.parts["bertscore"].ptr)[encoded.document_of["bertscore"]]
         graphs, vectors = (encoded.parts[part] for part in ("radgraph", "chexbert"))
         return [
             *_cascade(representation.parts["bertscore"], lengths, stages),
-            _all_postings(representation.parts["radgraph"], graphs, encoded.place["radgraph"]),
+            _all_postings(representation.parts["radgraph"], graphs, encoded.document_of["radgraph"]),
             _product(representation.parts["chexbert"], len(vectors.vectors)),
         ]
     best = np.zeros(int(encoded.document_of_row.max()) + 1)

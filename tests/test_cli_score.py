@@ -109,7 +109,7 @@ def test_from_two_csv_files_to_radcliq(oracle, pair, models, tmp_path):
     assert [row["study_id"] for row in rows] == list(TEXTS)
     columns = {"radgraph": "radgraph_combined", "chexbert": "semb_score", "bleu-2": "bleu_score"}
     for metric, name in (("radcliq:v0", "RadCliQ-v0"), ("radcliq", "RadCliQ-v1")):
-        terms, intercept = METRICS[metric].options.values()
+        terms, intercept = METRICS[metric].terms, METRICS[metric].intercept
         for row in rows:
             parts = [float(row[columns.get(part, part)]) for part in terms]
             assert float(row[name]) == composite(parts, terms.values(), intercept)

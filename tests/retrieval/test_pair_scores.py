@@ -110,7 +110,7 @@ def test_bertscore_and_its_parts(scores):
 
 @pytest.mark.parametrize("name", ["radcliq", "radcliq:v0", "radcliq:preprint"])
 def test_radcliq_is_its_components(scores, name):
-    terms, intercept = METRICS[name].options.values()
+    terms, intercept = METRICS[name].terms, METRICS[name].intercept
     for place, value in enumerate(column(scores, name)):
         by_hand = intercept
         for part, term in terms.items():

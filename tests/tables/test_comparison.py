@@ -60,7 +60,7 @@ def around(mean, *, n=8, seed=0):
 def published(name):
     bleu, bertscore, chexbert, radgraph, _ = PUBLISHED[name]
     columns = [around(mean, seed=place) for place, mean in enumerate((bleu, bertscore, chexbert, radgraph))]
-    terms, intercept = get_metric("radcliq").options.values()
+    terms, intercept = get_metric("radcliq").terms, get_metric("radcliq").intercept
     assert list(terms) == ["radgraph", "bertscore", "chexbert"]
     radcliq = [composite((g, b, c), terms.values(), intercept) for _, b, c, g in zip(*columns, strict=True)]
     return made(**dict(zip(("bleu_2", *METRICS[1:]), [*columns, radcliq], strict=True)))

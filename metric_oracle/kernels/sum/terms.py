@@ -48,6 +48,11 @@ class Terms(Kernel):
         places = batch.of(name, list(chosen)).tolist()
         return self.kernels[name].score_all(corpus.parts[name], batch.parts[name], places)
 
+    def exact(self, name: str, corpus: Combined, batch: Combined, q: int, documents: np.ndarray) -> np.ndarray:
+        """Return the exact scores of query q with documents of the metric `name` itself, int64[n]: float64[n]."""
+        which = np.full(len(documents), batch.of(name, q))
+        return self.kernels[name].pair_scores(corpus.parts[name], batch.parts[name], which, documents)
+
     def score_all(self, corpus: Combined, batch: Combined, chosen: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield the sum of all documents, float64[D], with each chosen query, within `score_error`.
 

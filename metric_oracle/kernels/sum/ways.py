@@ -153,7 +153,7 @@ class ConditionalSearch:
             scores, error = self._bounded(name, q)
             if error:
                 unsure = np.flatnonzero(np.abs(scores - condition.value) <= error)
-                scores[unsure] = self._exact(name, q, unsure)
+                scores[unsure] = self.sums.exact(name, self.corpus, self.batch, q, unsure)
             own = self.corpus.document_of[name][documents]
             documents = documents[condition.holds(scores[own])]
         sums, size, error = np.zeros(len(documents)), 0.0, 0.0
@@ -340,8 +340,3 @@ class ConditionalSearch:
         """Return the scores of all documents of a metric with query q, float64[D], and a bound of their error."""
         error = self.sums.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[name])
         return next(self.sums.stream(name, self.corpus, self.batch, [q])), error
-
-    def _exact(self, name: str, q: int, documents: np.ndarray) -> np.ndarray:
-        """Return the exact scores of query q with documents of a metric, int64[n]: float64[n]."""
-        which = np.full(len(documents), self.batch.of(name, q))
-        return self.sums.kernels[name].pair_scores(self.corpus.parts[name], self.batch.parts[name], which, documents)

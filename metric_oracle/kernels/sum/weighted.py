@@ -108,7 +108,8 @@ class WeightedSearch:
         """
         name = self.bertscore
         if name is not None:
-            values[name] = self._exact_of(name, q, np.arange(len(self.corpus.parts[name].row_ptr) - 1))
+            every = np.arange(len(self.corpus.parts[name].row_ptr) - 1)
+            values[name] = self.sums.exact(name, self.corpus, self.batch, q, every)
         sums, size = self._sums(values)
         error = self._cosine_error
         if error:  # otherwise the sums equal those of the plain scorer
@@ -172,7 +173,7 @@ class WeightedSearch:
             return
         f1 = None
         if self.bertscore is not None:
-            f1 = self._exact_of(self.bertscore, q, self.corpus.of(self.bertscore, drawn))
+            f1 = self.sums.exact(self.bertscore, self.corpus, self.batch, q, self.corpus.of(self.bertscore, drawn))
         exact = self._exact(q, drawn, values, f1)
         self._check(drawn, values, added, exact)
         check_bounds({}, int(np.count_nonzero(self.sums.total(exact) <= worst)))
@@ -216,12 +217,6 @@ class WeightedSearch:
         """Return the embeddings of the distinct queries first .. last - 1: float32[n, width]."""
         return self.batch.parts[self.cosine].vectors[self.batch.of(self.cosine, np.arange(first, last))]
 
-    def _exact_of(self, name, q, documents):
-        """Return the exact values of a term for query q and documents of its representation, int64[n]: float64[n]."""
-        which = np.full(len(documents), self.batch.of(name, q))
-        side = self.corpus.parts[name], self.batch.parts[name]
-        return self.sums.kernels[name].score_pairs(*side, which, documents)[0]
-
     def _exact(self, q, item, values, f1):
         """Return, by name, the exact values of the terms for query q and the candidates `item`: float64[n] each.
 
@@ -235,5 +230,5 @@ class WeightedSearch:
             elif t.metric.cheap:
                 exact[name] = values[name][documents]
             else:
-                exact[name] = self._exact_of(name, q, documents)
+                exact[name] = self.sums.exact(name, self.corpus, self.batch, q, documents)
         return exact
