@@ -18,6 +18,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import find_metric
 from metric_oracle.records import COMPOSITE
+from metric_oracle.retrieval.baselines import drawn_rows
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan
 from metric_oracle.retrieval.pooled import RANDOM
@@ -33,7 +34,7 @@ class PoolRows(NamedTuple):
 
     listed: np.ndarray  # int64[n], distinct rows of the lists, by their best place in one, then by list
     places: np.ndarray  # int64[M, n], place of each in each list from 1, or 0
-    drawn: np.ndarray  # int64[R], rows drawn at random from the whole corpus, distinct
+    drawn: np.ndarray  # int64[R], rows drawn at random from the whole corpus, with replacement
 
     @property
     def rows(self) -> np.ndarray:
@@ -73,11 +74,10 @@ class Pool:
     def rows(self, queries: Reports) -> list[PoolRows]:
         """Return the pool of each query."""
         lists = [search.rows(queries, size) for search, size in self.lists if size is not None]
-        rng = np.random.default_rng([self.seed, 1])  # another stream than that of the audit
-        return [
-            _joined([of_queries[q] for of_queries in lists], rng.choice(self.index.n_reports, self.draws, False))
-            for q in range(len(queries.ids))
-        ]
+        n = len(queries.ids)
+        # Those that `expectation` draws, so that the scores of a pool say what chance gives, too.
+        drawn = drawn_rows(np.arange(self.index.n_reports), n, self.seed, self.draws)
+        return [_joined([of_queries[q] for of_queries in lists], drawn[q]) for q in range(n)]
 
     def scores(self, queries: Reports, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the score of each list's metric for corpus rows of each query, float64[M, n]; NaN for what it cannot.

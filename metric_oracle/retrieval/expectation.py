@@ -257,7 +257,7 @@ def judged_expectation(
         "metric": judge.name,
         "source": f"the judge {judge.name}",
         "direction": judge.direction,
-        "judge": {"name": judge.name, "version": judge.version, "direction": judge.direction, **judge.signature},
+        "judge": judge.recorded,
         "index": index.fingerprint,
         **section_entry(index, queries),
         "version": package_version(),

@@ -174,6 +174,20 @@ def test_the_command_is_the_function(world, tmp_path, oracle):
     assert found.signature["sampled"] == wanted.signature["sampled"]
 
 
+def test_the_scores_of_a_pool_say_what_chance_gives(world, tmp_path):
+    """The random reports of a pool are those of the expectation, so that no further pair is judged."""
+    index, tests, _ = world
+    pairs = mo.pool(index, tests, pool="bleu:3,random:6", seed=4).table
+    csv_rows = [f"{row['pair']},{shared(row['reference'], row['candidate'])}\n" for row in pairs.to_pylist()]
+    (tmp_path / "scores.csv").write_text("pair,words\n" + "".join(csv_rows))
+    given = {"name": "words", "higher_is_better": True, "draws": 6, "seed": 4}
+    found = mo.expectation(index, tests, "rouge-l", judged=tmp_path / "scores.csv", **given)
+    asked = mo.expectation(index, tests, "rouge-l", judge=Judge(shared), **given)
+    assert found.table == asked.table
+    with pytest.raises(InputError, match=r"judged must have a score for each pair; got none for \d+ of \d+"):
+        mo.expectation(index, tests, "rouge-l", judged=tmp_path / "scores.csv", **given | {"draws": 7})
+
+
 def test_options_of_a_sample_need_a_judge(world):
     index, tests, _ = world
     for option in ({"draws": 3}, {"error": 0.1}, {"seed": 1}):

@@ -10,6 +10,7 @@ import metric_oracle as mo
 from metric_oracle.base.errors import InputError
 from metric_oracle.findings.results import read_results
 from metric_oracle.retrieval import rerank as module
+from metric_oracle.retrieval.baselines import drawn_rows
 from metric_oracle.retrieval.candidate_pools import planned_pool
 from metric_oracle.tables.systems import is_oracle
 from support import assert_refused, write
@@ -111,7 +112,7 @@ def test_a_pool_has_the_lists_by_their_places_and_random_rows(index):
         wanted = [*dict.fromkeys(row for pair in zip(*both, strict=True) for row in pair)]
         assert pool.listed.tolist() == wanted
         assert pool.places.tolist() == [[of.index(row) + 1 if row in of else 0 for row in wanted] for of in both]
-        assert len({*pool.drawn.tolist()}) == 6
+        assert pool.drawn.tolist() == drawn_rows(np.arange(60), len(pools), 1, 6)[q].tolist()
     again = planned_pool(index, "random:6", mo.SearchOptions(), seed=1).rows(queries)
     assert [pool.drawn.tolist() for pool in again] == [pool.drawn.tolist() for pool in pools]
     other = planned_pool(index, "random:6", mo.SearchOptions(), seed=2).rows(queries)
