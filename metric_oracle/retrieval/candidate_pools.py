@@ -94,7 +94,7 @@ class Pool:
             document[: len(pairs.document_of_row)] = pairs.document_of_row
             is_known = document[row] >= 0
             of_rows = np.full(len(row), np.nan)
-            of_rows[is_known], _components = pairs.score(pairs.which[query[is_known]], document[row[is_known]])
+            of_rows[is_known] = pairs.score(pairs.which[query[is_known]], document[row[is_known]])
             for q, scores in enumerate(np.split(of_rows, ends)):
                 found[q][m] = scores
         return found

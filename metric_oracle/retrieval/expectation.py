@@ -290,7 +290,7 @@ def _control(plan: Plan, queries: Reports, rows: np.ndarray, progress: Progress 
     is_known = document >= 0
     deviations = np.zeros(rows.shape)
     of_query = np.broadcast_to(np.arange(len(rows))[:, None], rows.shape)[is_known]
-    deviations[is_known] = pairs.score(pairs.which[of_query], document[is_known])[0] - means[of_query]
+    deviations[is_known] = pairs.score(pairs.which[of_query], document[is_known]) - means[of_query]
     return deviations
 
 
