@@ -18,6 +18,7 @@ from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.rerank import rerank
 from support.sequences import subsequence
 
 # One impression of IU X-ray has a heading, which is said.
@@ -181,3 +182,28 @@ def test_expectations_are_means_over_all_pairs(world, metric, order):
     # A score on an edge may fall on either side of it by the last bit of the formula here.
     counts, _ = np.histogram(np.concatenate(every) + 1e-12, np.r_[found.edges[:-1], found.edges[-1] + 1e-9])
     assert found.counts.tolist() == counts.tolist()
+
+
+def test_the_pooled_oracle_of_a_judge_is_the_exact_one(world):
+    """The judge is ROUGE-L, computed here; its own best list is in the pool, so that nothing is missed."""
+    _, test, index = world
+    few = test.take(np.arange(0, len(test.ids), 12))
+
+    def judge(pairs):
+        """Return ROUGE-L of each pair."""
+        scores = []
+        for reference, candidate in pairs:
+            a, b = words_of_rouge(reference), words_of_rouge(candidate)
+            n = subsequence(a, b)
+            scores.append(2 * (n / len(b)) * (n / len(a)) / (n / len(b) + n / len(a)) if n else 0.0)
+        return scores
+
+    exact = retrieve(index, few, "rouge-l").table["score"].to_numpy()
+    found = rerank(index, few, judge=judge, higher_is_better=True, best=1.0, pool="bleu:3,rouge-l:5,random:5")
+    assert found.table["score"].to_numpy() == pytest.approx(exact, abs=1e-12)
+    certified = found.table["certified"].to_numpy(zero_copy_only=False)
+    assert certified.tolist() == (exact == 1.0).tolist()
+    assert 0 < certified.sum() < len(exact)
+    without = rerank(index, few, judge=judge, higher_is_better=True, pool="bleu:3")
+    assert (without.table["score"].to_numpy() <= exact + 1e-12).all()
+    assert without.table["score"].to_numpy().mean() < exact.mean()
