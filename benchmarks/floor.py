@@ -221,7 +221,7 @@ def _cascade(representation: Any, lengths: np.ndarray, stages: Mapping[str, floa
     products = 2.0 * width * token_pairs * (reached + DOUBLES * stages["scored"])
     return [
         Work("look-ups", read=3.0 * n_tokens, adds=float(len(lengths)) * n_tokens),
-        Work("codes", flop=2.0 * representation.codes.shape[1] * coded_pairs / BYTES_A_FLOAT),
+        Work("codes", flop=2.0 * representation.screens["codes"].shape[1] * coded_pairs / BYTES_A_FLOAT),
         Work("products", flop=products),
     ]
 
