@@ -174,7 +174,13 @@ def _of_options(given: JudgeOptions) -> Judge:
         signature["judged"] = [identify(existing_file(path)) for path in paths_of(judged)]
         known = read_judged(judged, name)
     elif isinstance(judge, str):
-        ask, signature["judge"] = of_command(shlex.split(judge), given.get("timeout")), "command"
+        try:
+            words = shlex.split(judge)
+        except ValueError:  # a quote is not closed
+            words = []
+        if not words:
+            raise InputError("judge", "must be a command, with each quote closed", "none", "Check it.")
+        ask, signature["judge"] = of_command(words, given.get("timeout")), "command"
     elif judge is not None:
         ask, signature["judge"] = of_function(judge, given.get("batch") or BATCH), "function"
     return Judge(

@@ -282,6 +282,8 @@ def test_the_error_of_a_function_passes_and_what_it_answered_is_kept(tmp_path):
         ({"judge": common, "timeout": 5}, r"^timeout must be left out for a judge that is no command"),
         ({"judge": "true", "batch": 5}, r"^batch must be left out for a judge that is no function"),
         ({"judge": common, "keep": "K"}, r"^name must be given with --keep; got None\. It says whose judgements they"),
+        ({"judge": " "}, r"^judge must be a command, with each quote closed; got none\."),
+        ({"judge": "python 'my judge.py"}, r"^judge must be a command, with each quote closed; got none\."),
         ({"judge": "/no/such/program -x"}, r"^judge must be a command that starts; got /no/such/program \(No such fi"),
         ({"judge": common, "best": 0.5}, r"^best must be a score that none is better than, as 1 is; got 0\.5\."),
         ({"judge": common, "best": 0.5, "higher_is_better": False}, r"that none is better than, as 0 is; got 0\.5\."),
