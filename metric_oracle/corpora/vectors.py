@@ -203,7 +203,9 @@ def _read_parquet(path: Path) -> tuple["pl.Series", Any]:
 
     widths = set(pc.list_value_length(column).to_pylist())
     if len(widths) != 1 or None in widths or flat.null_count:
-        raise InputError(f"the vectors of {path} must have one width and no missing value.", "Write the file again.")
+        raise InputError(
+            f"the vectors of {path} must have rows, of one width and without missing values.", "Write the file again."
+        )
     return id_cells, flat.to_numpy(zero_copy_only=False).reshape(len(column), -1)
 
 

@@ -105,7 +105,8 @@ def score(
     Raises
     ------
     InputError
-        If the sides are of different sections, share no ids, or lack what a metric reads.
+        If the sides are of different sections, share less than half of the ids of the side with fewer, or lack what a
+        metric reads.
 
     Warns
     -----
@@ -205,7 +206,8 @@ def compute(
     Raises
     ------
     InputError
-        If the sides are of different sections, share no ids, or lack what a metric reads.
+        If the sides are of different sections, share less than half of the ids of the side with fewer, or lack what a
+        metric reads.
 
     Examples
     --------
@@ -446,9 +448,9 @@ def join_ids(
     """Join references and predictions on ids.
 
     Return the positions of the references and of the predictions of each pair, in the order of the references, and the
-    numbers of reports left out, by reason. Raise InputError if less than half of the shorter side is in both, if texts
-    that are joined by their place differ in number, or, unless `inner` is true, if a report is left out for another
-    reason than a missing or empty reference. `tell` gets notes.
+    numbers of reports left out, by reason. Raise InputError if less than half of the shorter side is in both, if no id
+    has a text on both sides, if texts that are joined by their place differ in number, or, unless `inner` is true, if a
+    report is left out for another reason than a missing or empty reference. `tell` gets notes.
     """
     check_joined(references.ids_from, predictions.ids_from, tell)
     if references.ids_from == predictions.ids_from == PLACE:
@@ -486,6 +488,13 @@ def join_ids(
     left_out = {what: len(ids) for what, ids in apart.items() if ids}
     n_shared = len((reference_ids | unusable.keys()) & (prediction_of.keys() | missing))
     n_fewer = min(len(reference_ids | unusable.keys()), len(prediction_of.keys() | missing))
+    if not answered and n_shared and 2 * n_shared >= n_fewer:
+        raise InputError(
+            "references and predictions",
+            "must both have a text for at least one id",
+            f"none for the {n_shared} in common",
+            "Check which columns the texts are read from.",
+        )
     if not answered or 2 * n_shared < n_fewer:
         shown = " and ".join(
             f"{shown_names(ids[:3])}{f' (column {source.name})' if source.by in ('name', 'caller') else ''}"
@@ -495,7 +504,7 @@ def join_ids(
         of_images = f", or {option('metadata')} where the predictions are of images"
         raise InputError(
             "references and predictions",
-            "must share ids",
+            "must share at least half of the ids of the side with fewer",
             f"{f'{n_shared} of {n_fewer}' if n_shared else 'none'} in common, such as {shown}",
             f"Pass {columns}{if_taken('metadata', of_images)}.{ids_hint(*keys)}",
         )

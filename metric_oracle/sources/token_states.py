@@ -83,7 +83,7 @@ def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:
             return values[0], values[1], values[2]
     raise InputError(
         "rescale_table",
-        f"must have numbers below 1 for layer {layer} in columns LAYER, P, R, F",
+        f"must have numbers between -1 and 1 for layer {layer} in columns LAYER, P, R, F",
         f"none in {path}",
         "Pass bert_score's table of this encoder.",
     )

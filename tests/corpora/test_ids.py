@@ -337,7 +337,10 @@ def test_texts_are_paired_by_place_only_where_neither_side_has_ids(tmp_path):
 def test_few_common_ids_stop_a_score(inner):
     ours = {f"s{i}": "Edema." for i in range(10)}
     theirs = {f"s{i}" if i < 3 else f"Edema of {i}": "Edema." for i in range(8)}
-    match = r"must share ids; got 3 of 8 in common, such as 's0', 's1', 's2' and 's0', 's1', 's2'\. Pass"
+    match = (
+        r"must share at least half of the ids of the side with fewer; got 3 of 8 in common, such as 's0', 's1', 's2' "
+        r"and 's0', 's1', 's2'\. Pass"
+    )
     with pytest.raises(InputError, match=match):
         mean(ours, theirs, inner=inner)
     reverse = dict(reversed(theirs.items()))

@@ -287,9 +287,10 @@ def test_npz_with_several_arrays(tmp_path):
     [
         ({"id": ["a"], "v": [1.0]}, "an id column and one column of lists; got 0 columns of lists"),
         ({"v": [[1.0]]}, "an id column and one column of lists; got 1 columns"),
-        ({"id": ["a", "b"], "v": [[1.0], [1.0, 2.0]]}, "one width and no missing value"),
-        ({"id": ["a", "b"], "v": [[1.0], None]}, "one width and no missing value"),
-        ({"id": ["a", "b"], "v": [[1.0], [None]]}, "one width and no missing value"),
+        ({"id": pl.Series([], dtype=str), "v": pl.Series([], dtype=pl.List(float))}, "must have rows, of one width"),
+        ({"id": ["a", "b"], "v": [[1.0], [1.0, 2.0]]}, "must have rows, of one width and without missing values"),
+        ({"id": ["a", "b"], "v": [[1.0], None]}, "must have rows, of one width and without missing values"),
+        ({"id": ["a", "b"], "v": [[1.0], [None]]}, "must have rows, of one width and without missing values"),
     ],
 )
 def test_bad_parquet(tmp_path, columns, match):

@@ -553,13 +553,13 @@ def test_baselines_that_are_none(tmp_path):
 
     refused(r"^there is no file .*b\.csv\. Check the name\.$")
     path.write_text(BASELINE)
-    none = r"^rescale_table must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in"
+    none = r"^rescale_table must have numbers between -1 and 1 for layer \d in columns LAYER, P, R, F; got none in"
     refused(none, layer=7)
-    for row in ("1,1.0,0.5,0.5", "1,x,0.5,0.5", "1,,0.5,0.5", "1,nan,0.5,0.5", "x,0.5,0.5,0.5"):
+    for row in ("1,1.0,0.5,0.5", "1,x,0.5,0.5", "1,,0.5,0.5", "1,nan,0.5,0.5", "1,-1.0,0.5,0.5", "x,0.5,0.5,0.5"):
         path.write_text(f"LAYER,P,R,F\n{row}\n")
         refused(none)
     path.write_text("LAYER,P,R\n1,0.5,0.5\n")
-    refused(r"^rescale_table must have numbers below 1 for layer \d in columns LAYER, P, R, F; got none in")
+    refused(r"^rescale_table must have numbers between -1 and 1 for layer \d in columns LAYER, P, R, F; got none in")
 
 
 @pytest.mark.parametrize("has", [True, False])

@@ -441,12 +441,19 @@ def test_ids_on_one_side():
 
 def test_no_id_in_common():
     match = (
-        r"^score: references and predictions must share ids; got none in common, such as '1' and 'x'\. "
+        r"^score: references and predictions must share at least half of the ids of the side with fewer; "
+        r"got none in common, such as '1' and 'x'\. "
         r"Pass --id-column NAME and --predicted-id-column NAME, or --metadata where the predictions are of images\.$"
     )
     for inner in (False, True):
         with pytest.raises(InputError, match=match):
             score(reports(["a"], ["1"]), reports(["a"], ["x"]), inner=inner)
+    match = (
+        r"^score: references and predictions must both have a text for at least one id; got none for the 1 in common\. "
+        r"Check which columns the texts are read from\.$"
+    )
+    with pytest.raises(InputError, match=match):
+        mo.score({"1": "a", "2": None}, {"2": "b"}, "bleu")
 
 
 def test_iu_xray_ids_of_r2gen():
