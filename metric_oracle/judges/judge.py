@@ -91,7 +91,9 @@ class Judge:
         """
         n = n_pairs - n_kept
         if self.most is not None and n > self.most:
-            raise InputError("most", f"must be at least {n:,}, the pairs to judge", self.most, "Choose a smaller pool.")
+            raise InputError(
+                "most", f"must be at least {n:,}, the pairs to judge", self.most, "Judge fewer, or allow more."
+            )
         if tell is not None and self.ask is not None:
             of_before = f", and {n_kept:,} that are kept" if n_kept else ""
             seconds = None if self.seconds_per_pair is None else n * self.seconds_per_pair
@@ -156,7 +158,8 @@ class Judge:
                 "judged",
                 "must have a score for each pair",
                 f"none for {len(lacking):,} of {n:,}, such as pair {lacking[0]}",
-                f"Write the others with {as_called('pool')} and {option('judged')}, have them judged, and pass both.",
+                f"Have the others judged, and pass their file too: {as_called('pool')} with {option('judged')} writes "
+                "those of a pool.",
             )
         without = [
             f"{count:,} of {n:,} pairs {what}"
@@ -182,7 +185,8 @@ def judge_entry(direction: str, version: str) -> dict[str, Any]:
 def numbers_in(answer: Any) -> dict[str, float] | None:
     """Return the score and the components of an answer, a number or a dict; None if it has no finite score.
 
-    Components are the finite numbers beside the score; texts, which may quote a report, are left.
+    They are in one dict, the score as "score". Components are the other finite numbers, except those with the name of a
+    column of results. Texts, which may quote a report, are left out.
     """
     fields = answer if isinstance(answer, Mapping) else {SCORE: answer}
     numbers = {

@@ -141,8 +141,8 @@ def test_files_have_the_scores_of_pairs(tmp_path):
     assert found.scores.tolist() == [0.5, 0.25, 1.0, 0.25]
     assert {name: values.tolist() for name, values in found.components.items()} == {"errors": [2, 1, 0, 1]}
     line = (
-        rf"^judged must have a score for each pair; got none for 2 of 2, such as pair {ids[1]}\. Write the others with "
-        r"oracle pool and --judged, have them judged, and pass both\.$"
+        rf"^judged must have a score for each pair; got none for 2 of 2, such as pair {ids[1]}\. Have the others "
+        r"judged, and pass their file too: oracle pool with --judged writes those of a pool\.$"
     )
     with pytest.raises(InputError, match=line):
         score(judged=files[0])
@@ -179,7 +179,7 @@ def test_the_cost_is_told_before():
     with opened_judge({"judge": common, "higher_is_better": True, "most": 100, "seconds_per_pair": 1}) as judge:
         judge.check_cost(110, 10, said.append)
         assert said[-1] == "common: 100 distinct pairs to judge, and 10 that are kept; about 100 s"
-        with pytest.raises(InputError, match=r"^most must be at least 101, the pairs to judge; got 100\. Choose a sma"):
+        with pytest.raises(InputError, match=r"^most must be at least 101, the pairs to judge; got 100\. Judge fewer"):
             judge.check_cost(111, 10, None)
 
 

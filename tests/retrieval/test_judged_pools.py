@@ -178,7 +178,7 @@ def test_what_is_kept_is_not_asked_again(index, tmp_path):
         f"words: 0 distinct pairs to judge, and {n} that are kept",
         f"words: {len(judge.asked) - n} distinct pairs to judge, and {n} that are kept",
     ]
-    line = r"^rerank: most must be at least \d+, the pairs to judge; got 3\. Choose a smaller pool\.$"
+    line = r"^rerank: most must be at least \d+, the pairs to judge; got 3\. Judge fewer, or allow more\.$"
     with pytest.raises(InputError, match=line):
         mo.rerank(index, TESTS, judge=judge, pool="random:50", most=3, **given)
 
@@ -199,7 +199,8 @@ def test_by_files(oracle, tmp_path, index, ending):
     common = ("rerank", index.folder, tests, "--pool", pool, "--direction", "higher", "--judged", one)
     line = (
         rf"rerank: --judged must have a score for each pair; got none for {table.num_rows - 20} of "
-        rf"{table.num_rows - 20}, such as pair [0-9a-f]{{64}}\. Write the others with oracle pool and --judged,"
+        rf"{table.num_rows - 20}, such as pair [0-9a-f]{{64}}\. Have the others judged, and "
+        r"pass their file too: oracle pool with --judged"
     )
     assert_refused(oracle(*common), line, notes=".*")
     code, _, err = oracle("pool", index.folder, tests, "--pool", pool, "--judged", one, "--out", pairs)
