@@ -24,7 +24,7 @@ from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.rouge_l import cpu as rouge_cpu
 from metric_oracle.kernels.rouge_l import cuda as rouge_cuda
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval.kernels import arrays_of
+from support import as_opened
 
 SIMULATED = bool(config.ENABLE_CUDASIM)
 pytestmark = [
@@ -61,7 +61,7 @@ def make_index(metric: str, texts: list[str]):
     if of_row is None:
         place = {text: i for i, text in enumerate(distinct)}
         of_row = np.array([place[text] for text in texts])
-    return build_ngrams(KINDS[metric], distinct, of_row)
+    return as_opened(build_ngrams(KINDS[metric], distinct, of_row))
 
 
 def make_world(
@@ -78,8 +78,8 @@ def found_by(kernel, index, encoded, k: int, **options) -> Answers:
     n = int(encoded.document_of_row.max()) + 1
     found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     backend = kernel.Backend(**options)
-    corpus, batch = arrays_of(METRICS["bleu-2"], index, encoded)
-    backend.search(corpus, batch, 0, n, k, found, backend.new_workspace(corpus))
+    corpus = index.arrays(METRICS["bleu-2"], encoded)
+    backend.search(corpus, encoded.arrays(METRICS["bleu-2"], encoded), 0, n, k, found, backend.new_workspace(corpus))
     return found
 
 

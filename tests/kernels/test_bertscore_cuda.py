@@ -31,10 +31,10 @@ from metric_oracle.kernels.bertscore.projections import EXACT
 from metric_oracle.kernels.bertscore.query import TokenBatch, TokenCorpus
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
-from metric_oracle.kernels.contract import Answers, read_only
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import METRICS
-from support import examples
+from support import as_opened, examples
 from support.interpreted import run_once
 
 torch = pytest.importorskip("torch")
@@ -69,7 +69,7 @@ class World(NamedTuple):
     @property
     def corpus(self) -> TokenCorpus:
         """The arrays that the kernels read."""
-        return read_only(self.index.arrays(METRICS["bertscore"], self.queries))
+        return self.index.arrays(METRICS["bertscore"], self.queries)
 
     @property
     def n(self) -> int:
@@ -131,6 +131,7 @@ def make_world(
     document_of_row = rng.permutation(np.r_[np.arange(n_units), rng.integers(0, n_units, n_rows - n_units)])
     description = {"encoder": {"model": "made up"}, "special_ids": [0, 1], "baseline": None, "truncated": 0}
     index = StateDocuments.from_states(states, tokens, document_of_row, description)
+    as_opened(index)
     copied = slice(tokens.ptr[0], tokens.ptr[1])
     own = make_tokens(rng, list(asked))
     queries = Tokens(np.r_[own.ids, tokens.ids[copied]], np.r_[own.ptr, own.ptr[-1] + sizes[0]], 0)

@@ -138,6 +138,22 @@ def beside(corpus: Mapping[str, Path], side: str, uncertain: str = "positive") -
     }
 
 
+def as_opened(index: Any) -> Any:
+    """Make the arrays of an index in memory read-only, as those of an opened one are: a device keeps them by identity.
+
+    Returns
+    -------
+    The index.
+    """
+    fields = index._asdict() if isinstance(index, tuple) else index if isinstance(index, dict) else vars(index)
+    for value in fields.values():
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+        elif hasattr(value, "_asdict") or isinstance(value, dict):
+            as_opened(value)
+    return index
+
+
 def assert_refused(outcome: tuple[int, str, str], match: str, notes: str = r"(?!)") -> None:
     """Assert that a command ended with code 2 and one error line that matches, without report text.
 
