@@ -569,7 +569,7 @@ MUTANTS = [
         "kernels/temporal/cpu.py",
         "recall by the candidate's keywords",
         "shared / np.maximum(n_reference, 1)}",
-        "shared / np.maximum(sizes, 1)}",
+        "shared / np.maximum(n_candidate, 1)}",
         "kernels/test_temporal.py",
     ),
     Mutant(

@@ -93,12 +93,48 @@ class Kernel(Protocol):
         `workspace` is what `new_workspace` returned to this thread.
         """
 
+    def counts(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, known: Any = None) -> Any:
+        """Return what the scores of pairs follow from, such as numbers of shared words; `scores` and `parts` read it.
+
+        The i-th pair consists of the distinct query ``query[i]`` and the document ``document[i]``, both int64[n].
+        `known` is None or has the exact scores of the pairs, float64[n], from which the counts may be taken.
+        """
+        raise NotImplementedError
+
+    def scores(self, counts: Any) -> np.ndarray:
+        """Return the exact scores of pairs, float64[n], from their counts."""
+        raise NotImplementedError
+
+    def parts(self, counts: Any) -> dict[str, np.ndarray]:
+        """Return the components of the scores of pairs by name, an array[n] each, from their counts."""
+        return {}
+
+    def score_pairs(
+        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the exact scores of pairs, float64[n], and their components by name; the pairs are as in `counts`."""
+        counts = self.counts(corpus, batch, query, document)
+        return self.scores(counts), self.parts(counts)
+
+    def pair_scores(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> np.ndarray:
+        """Return the exact scores of pairs as `score_pairs` does, without components: float64[n]."""
+        return self.scores(self.counts(corpus, batch, query, document))
+
+    def components(
+        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Return the components of pairs whose exact scores, float64[n], are known, as `score_pairs` does."""
+        return self.parts(self.counts(corpus, batch, query, document, scores))
+
     def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield, for each of the distinct queries numbered in `chosen`, its scores with all documents: float64[D].
 
-        An array may be overwritten by the next.
+        An array may be overwritten by the next. By default they are scored as pairs; a kernel that reads inverted lists
+        or multiplies matrices has a scan of its own.
         """
-        raise NotImplementedError
+        documents = np.arange(len(corpus.row_ptr) - 1)
+        for q in chosen:
+            yield self.scores(self.counts(corpus, batch, np.full(len(documents), q), documents))
 
     def score_some(self, corpus: Any, batch: Any, chosen: Sequence[int], documents: np.ndarray) -> Iterator[np.ndarray]:
         """Yield, as `score_all`, the scores of `documents`, int64[n], with each of the chosen queries: float64[n]."""
@@ -108,31 +144,6 @@ class Kernel(Protocol):
     def score_error(self, corpus: Any, batch: Any) -> float:
         """Return an upper bound on the absolute error of the scores of `score_all`: 0 if all their bits are right."""
         return 0.0
-
-    def score_pairs(
-        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the exact scores of pairs, float64[n], and their components by name, an array[n] each.
-
-        The i-th pair consists of the distinct query ``query[i]`` and the document ``document[i]``, both int64[n].
-        """
-        raise NotImplementedError
-
-    def pair_scores(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> np.ndarray:
-        """Return the exact scores of pairs as `score_pairs` does, without components: float64[n].
-
-        It is fastest if the pairs are sorted by query.
-        """
-        return self.score_pairs(corpus, batch, query, document)[0]
-
-    def components(
-        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Return the components of the scores of pairs by name, an array[n] each; by default there are none.
-
-        `query` and `document` are as in `score_pairs`, and `scores` is what `pair_scores` returns for these pairs.
-        """
-        return {}
 
     def new_workspace(self, corpus: Any) -> Any:
         """Return the scratch arrays of one thread for searches of this corpus, which are passed to `search`."""

@@ -114,8 +114,11 @@ class Backend(Kernel):
             for query, dot in zip(block, block @ vectors.T, strict=True):
                 yield cosines(dot.astype(np.float64), squares, float(query @ query))
 
-    def score_pairs(self, corpus, batch, query, document):
-        """Return the cosines of pairs of a distinct query and a document, float64[n]; there are no components, {}."""
-        a, b = corpus.vectors[document].astype(np.int64), batch.vectors[query].astype(np.int64)
-        sums = [np.sum(x * y, axis=1).tolist() for x, y in ((a, b), (a, a), (b, b))]
-        return np.array([integer_cosine(*row) for row in zip(*sums, strict=True)]), {}
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return products and squared lengths of the label vectors of pairs: float64[3, n], whole numbers."""
+        a, b = corpus.vectors[document].astype(np.float64), batch.vectors[query].astype(np.float64)
+        return [np.sum(x * y, axis=1) for x, y in ((a, b), (a, a), (b, b))]
+
+    def scores(self, counts):
+        """Return the cosines of pairs, float64[n]."""
+        return cosines(*counts)

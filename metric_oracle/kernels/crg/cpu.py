@@ -19,31 +19,22 @@ class Positives(NamedTuple):
     prevalence: dict[str, int] | None
 
 
-def _count(truth, candidate):
-    """Return the numbers of true positives, false negatives and false positives of pairs of label sets.
-
-    They are int64[...]. `truth` and `candidate` are bool[..., L], true for positive labels.
-    """
-    matched = np.sum(truth & candidate, axis=-1)
-    return matched, np.sum(truth, axis=-1) - matched, np.sum(candidate, axis=-1) - matched
-
-
 @dataclass(frozen=True)
 class Backend(ScoredWhole):
     """Contributions of single reports to CRG, on CPUs."""
 
-    def score_all(self, corpus, batch, chosen):
-        """Yield the contribution of every document, as the prediction for each of the chosen queries: float64[D]."""
-        for q in chosen:
-            _, missed, invented = _count(batch.positive[q], corpus.positive)
-            yield contribution(missed, invented, **batch.prevalence)
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return true positives, false negatives and false positives of pairs, int64[n], and the batch's prevalence."""
+        truth, candidate = batch.positive[query], corpus.positive[document]
+        matched = np.sum(truth & candidate, axis=-1)
+        missed, invented = np.sum(truth, axis=-1) - matched, np.sum(candidate, axis=-1) - matched
+        return matched, missed, invented, batch.prevalence
 
-    def score_pairs(self, corpus, batch, query, document):
-        """Return the contribution of pairs of a distinct query and a document, float64[n], and their components."""
-        counts = self.components(corpus, batch, query, document, None)
-        return contribution(counts["fn"], counts["fp"], **batch.prevalence), counts
+    def scores(self, counts):
+        """Return the contribution of each pair's document as the prediction for its query: float64[n]."""
+        _, missed, invented, prevalence = counts
+        return contribution(missed, invented, **prevalence)
 
-    def components(self, corpus, batch, query, document, scores):
+    def parts(self, counts):
         """Return, as "tp", "fn" and "fp", the numbers of correct, missed and wrong positive labels: int64[n]."""
-        counts = _count(batch.positive[query], corpus.positive[document])
-        return dict(zip(("tp", "fn", "fp"), counts, strict=True))
+        return dict(zip(("tp", "fn", "fp"), counts[:3], strict=True))

@@ -7,18 +7,6 @@ import numpy as np
 from metric_oracle.kernels.contract import ScoredWhole
 
 
-def _scores(counts, measure):
-    """Return the scores that follow from counts, float64[...], by the same operations as the functions of `score.py`.
-
-    `counts` is what `_products` returns for `measure`, "agreement" or "f1".
-    """
-    if measure == "agreement":
-        equal, compared = counts["equal"], counts["compared"]
-        return np.sqrt(equal * equal / np.maximum(compared * compared, 1))  # where nothing is compared nothing is equal
-    matched, sizes = counts["matched"], counts["sizes"]
-    return 2.0 * matched / np.maximum(sizes, 1)  # where no label is positive none is matched
-
-
 def _products(queries, documents, measure, multiply):
     """Return, by name, the counts from which a measure is computed, "agreement" or "f1": float64[...].
 
@@ -41,20 +29,28 @@ class Backend(ScoredWhole):
 
     measure: str  # "agreement" or "f1"
 
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return the counts of pairs as `_products` does, and as "compared" how many labels neither report lacks."""
+        a, b = batch.vectors[query], corpus.vectors[document]
+        counts = _products(a, b, self.measure, lambda a, b: np.sum(a * b, axis=-1))
+        return {**counts, "compared": np.sum((a != 0) & (b != 0), axis=-1)}
+
+    def scores(self, counts):
+        """Return the scores that follow from counts, float64[...], by the same operations as those of `score.py`."""
+        if self.measure == "agreement":
+            equal, compared = counts["equal"], counts["compared"]
+            # where nothing is compared nothing is equal
+            return np.sqrt(equal * equal / np.maximum(compared * compared, 1))
+        # where no label is positive none is matched
+        return 2.0 * counts["matched"] / np.maximum(counts["sizes"], 1)
+
+    def parts(self, counts):
+        """Return, by the name "compared", how many labels are missing in neither report of each pair: int64[n]."""
+        return {"compared": counts["compared"]}
+
     def score_all(self, corpus, batch, chosen):
-        """Yield, for each of the chosen distinct queries, its scores with all documents: float64[D]."""
+        """Yield, for each of the chosen distinct queries, its scores with all documents, by products of matrices."""
         queries = batch.vectors[list(chosen)]
         for first in range(0, len(queries), self.capabilities.queries_at_once):
             some = queries[first : first + self.capabilities.queries_at_once]
-            counts = _products(some, corpus.vectors, self.measure, lambda a, b: a @ b.T)
-            yield from _scores(counts, self.measure)
-
-    def score_pairs(self, corpus, batch, query, document):
-        """Return the scores of pairs of a query and a document, float64[n], and how many labels were compared."""
-        pairs = batch.vectors[query], corpus.vectors[document]
-        counts = _products(*pairs, self.measure, lambda a, b: np.sum(a * b, axis=-1))
-        return _scores(counts, self.measure), self.components(corpus, batch, query, document, None)
-
-    def components(self, corpus, batch, query, document, scores):
-        """Return, by the name "compared", how many labels are missing in neither report of each pair: int64[n]."""
-        return {"compared": np.sum((batch.vectors[query] != 0) & (corpus.vectors[document] != 0), axis=-1)}
+            yield from self.scores(_products(some, corpus.vectors, self.measure, lambda a, b: a @ b.T))

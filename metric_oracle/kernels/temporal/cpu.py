@@ -57,36 +57,24 @@ class Backend(Kernel):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         search_masks(corpus, batch.masks, first, last, k, workspace, answers)
 
-    def score_all(self, corpus, batch, chosen):
-        """Yield the F1 of every document with each of the chosen queries: float64[D]."""
-        sizes = np.bitwise_count(corpus.masks).astype(np.int64)
-        for q in chosen:
-            yield _f1(np.bitwise_count(corpus.masks & batch.masks[q]), sizes, np.bitwise_count(batch.masks[q]))
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return, for pairs, how many keywords are shared, in the candidate and in the reference: int64[3, n]."""
+        candidates, references = corpus.masks[document], batch.masks[query]
+        return np.bitwise_count([candidates & references, candidates, references]).astype(np.int64)
 
-    def score_pairs(self, corpus, batch, query, document):
-        """Return the F1 of pairs of a distinct query and a document, float64[n], with precision and recall by name."""
-        shared, sizes, n_reference = _counts(corpus, batch, query, document)
-        return _f1(shared, sizes, n_reference), self.components(corpus, batch, query, document, None)
+    def scores(self, counts):
+        """Return the F1 of pairs, float64[n], by the same division of integers as `temporal_f1`."""
+        shared, n_candidate, n_reference = counts
+        total = n_candidate + n_reference
+        return np.where(total == 0, 1.0, 2.0 * shared / np.maximum(total, 1))
 
-    def components(self, corpus, batch, query, document, scores):
-        """Return precision and recall of pairs of a distinct query and a document by name: float64[n] each."""
-        shared, sizes, n_reference = _counts(corpus, batch, query, document)
-        agree = sizes + n_reference == 0  # neither text has a keyword
-        parts = {"precision": shared / np.maximum(sizes, 1), "recall": shared / np.maximum(n_reference, 1)}
+    def parts(self, counts):
+        """Return precision and recall of pairs by name, float64[n]; both are 1 where neither report has a keyword."""
+        shared, n_candidate, n_reference = counts
+        agree = n_candidate + n_reference == 0
+        parts = {"precision": shared / np.maximum(n_candidate, 1), "recall": shared / np.maximum(n_reference, 1)}
         return {name: np.where(agree, 1.0, values) for name, values in parts.items()}
 
     def new_workspace(self, corpus):
         """Allocate the scratch arrays of one thread."""
         return new_best(len(corpus.masks))
-
-
-def _counts(corpus, batch, query, document):
-    """Return, for pairs, how many keywords are shared, in the candidate and in the reference: int64[n] each."""
-    candidates, references = corpus.masks[document], batch.masks[query]
-    return [np.bitwise_count(masks).astype(np.int64) for masks in (candidates & references, candidates, references)]
-
-
-def _f1(shared, n_candidate, n_reference):
-    """Return the F1 of arrays of counts, float64[n], by the division of integers of `temporal_f1`; 1 if both are 0."""
-    total = n_candidate.astype(np.int64) + n_reference
-    return np.where(total == 0, 1.0, 2.0 * shared / np.maximum(total, 1))
