@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inner, jit
+from metric_oracle.kernels._jit import compiled_for, inner, jit
+from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query
 from metric_oracle.kernels._sort import sort
 
 FULL = 255  # a saturated count
@@ -204,31 +205,45 @@ def count_marked(fwd_id, begin, end, mark):
     return n
 
 
-@jit
-def count_matches(queries, query, document, index, mark, out):
-    """Write, for pairs of a query and a document, how many features of every family they share: out, int64[F, n].
+class Marks(NamedTuple):
+    """What counting shared features of some families in pairs needs, see `_pairs.py`."""
 
-    `query` and `document`, int64[n], number the pairs, `queries` is a `QueryFeatures`, `index` a `Features`, and `mark`
-    scratch for the query bitmap, uint8[V]: all zero before and after.
+    mark: np.ndarray  # uint8[V], scratch for the query bitmap: all zero between queries
+    first: int  # the families first .. last - 1 are counted
+    last: int
+
+
+@compiled_for(begin_query, Marks)
+def _(space, queries, q):
+    set_marks(features_of(queries, q, space.first, space.last), space.mark, 1)
+    return queries.sizes[q]
+
+
+@compiled_for(count_pair, Marks)
+def _(space, sizes, index, d, counts):
+    begin = index.fwd_ptr[d]
+    for f in range(space.last):
+        end = begin + index.sizes[f, d]
+        if f >= space.first:
+            row = 3 * (f - space.first)
+            counts[row] = count_marked(index.fwd_id, begin, end, space.mark)
+            counts[row + 1] = index.sizes[f, d]
+            counts[row + 2] = sizes[f]
+        begin = end
+
+
+@compiled_for(end_query, Marks)
+def _(space, queries, q):
+    set_marks(features_of(queries, q, space.first, space.last), space.mark, 0)
+
+
+def count_shared(corpus, batch, query, document, first, last):
+    """Return three counts of each of the families first .. last - 1 for pairs: int64[3 F, n].
+
+    They are the numbers of features that ``document[i]`` of `corpus`, which has `features`, and ``query[i]`` of
+    `batch`, which has `queries`, share, that the document has, and that the query has.
     """
-    n_families = queries.sizes.shape[1]
-    for i in range(len(query)):
-        ids = features_of(queries, query[i], 0, n_families)
-        set_marks(ids, mark, 1)
-        begin = index.fwd_ptr[document[i]]
-        for f in range(n_families):
-            end = begin + index.sizes[f, document[i]]
-            out[f, i] = count_marked(index.fwd_id, begin, end, mark)
-            begin = end
-        set_marks(ids, mark, 0)
-
-
-def matches(corpus, batch, query, document):
-    """Return the number of features of each family that the documents and queries of pairs share: int64[F, n].
-
-    ``document[i]`` of `corpus`, which has `features`, is compared with ``query[i]`` of `batch`, which has `queries`.
-    """
-    out = np.empty((batch.queries.sizes.shape[1], len(query)), np.int64)
-    mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
-    count_matches(batch.queries, query, document, corpus.features, mark, out)
+    out = np.empty((3 * (last - first), len(query)), np.int64)
+    space = Marks(np.zeros(len(corpus.features.post_ptr) - 1, np.uint8), first, last)
+    count_pairs(space, batch.queries, corpus.features, query, document, out)
     return out

@@ -100,9 +100,8 @@ class OverlapScan(Scan):
     """A GPU search that counts shared features by reading posting lists.
 
     The metric compares the families family .. family + n_families - 1; `kernel` is what `overlap_kernel` returned, and
-    `option` a setting of the metric for its `estimate`. ``score(record, query_sizes, sizes)`` returns exact scores,
-    float64[n], on the host. Each row of `record` has an index into `query_sizes`, int32[n, F], a document, which is a
-    column of `sizes`, int32[F, D], and their counts.
+    `option` a setting of the metric for its `estimate`. ``scores(counts)`` returns exact scores, float64[n], on the
+    host, from counts as `count_shared` returns them.
     """
 
     name = "postings"
@@ -115,9 +114,9 @@ class OverlapScan(Scan):
         n_families: int,
         kernel: Any,
         option: int,
-        score: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
+        scores: Callable[[np.ndarray], np.ndarray],
     ) -> None:
-        self.corpus, self.queries, self.kernel, self.score_records = corpus, queries, kernel, score
+        self.corpus, self.queries, self.kernel, self.scores = corpus, queries, kernel, scores
         self.options, self.n_counts = ComparedFamilies(family, n_families, option), n_families
         self.tile = WORDS // n_families
 
@@ -150,8 +149,12 @@ class OverlapScan(Scan):
 
     def score(self, queries: np.ndarray, record: np.ndarray) -> np.ndarray:
         """Return the exact scores of the rows of `record`: float64[n]; see `Scan.score`."""
-        query_sizes = self.queries.sizes[queries]
-        return self.score_records(record, query_sizes, self.corpus.features.sizes)
+        families = slice(self.options.first, self.options.first + self.options.n)
+        counts = np.empty((3 * self.n_counts, len(record)), np.int64)
+        counts[::3] = record[:, 2 : 2 + self.n_counts].T
+        counts[1::3] = self.corpus.features.sizes[families, record[:, 1]]
+        counts[2::3] = self.queries.sizes[queries[record[:, 0]], families].T
+        return self.scores(counts)
 
 
 @jit

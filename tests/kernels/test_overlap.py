@@ -9,7 +9,7 @@ import pytest
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.kernels._build import distinct_lists, invert_lists, note_buckets, posting_offsets
-from metric_oracle.kernels._overlap import by_rarity, lower_bound, matches
+from metric_oracle.kernels._overlap import by_rarity, count_shared, lower_bound
 from metric_oracle.kernels.rouge_l.cpu import Backend as RougeL
 from metric_oracle.kernels.rouge_l.reference import score as rouge_l_reference
 from metric_oracle.metrics import get_metric
@@ -90,8 +90,8 @@ def test_a_report_as_a_query_has_its_own_features(kind):
     pairs = [(i, j) for i in range(0, len(texts), 3) for j in range(len(texts))]
     query, unit = encoded.document_of_row[[i for i, _ in pairs]], units[[j for _, j in pairs]]
     metric = get_metric("bleu" if kind == "ngrams" else "rouge-l")
-    found = matches(*arrays_of(metric, index, encoded), query, unit)
-    assert found.sum(axis=0).tolist() == [len(own[i] & own[j]) for i, j in pairs]
+    found = count_shared(*arrays_of(metric, index, encoded), query, unit, 0, n_families)
+    assert found[::3].sum(axis=0).tolist() == [len(own[i] & own[j]) for i, j in pairs]
 
 
 def check_subsequences(texts, asked):

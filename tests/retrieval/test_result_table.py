@@ -1,7 +1,6 @@
 """The table of answers, laid out in Arrow, against plain Python."""
 
 import hashlib
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -85,9 +84,9 @@ def test_components_of_bleu_are_those_of_each_pair(name):
     kernel, n = load_kernel(METRICS[name], "cpu"), 400
     length, asked = rng.integers(0, 7, n), rng.integers(0, 7, n)
     matched = np.minimum(rng.integers(0, 5, (4, n)), np.maximum(length - np.arange(4)[:, None], 0))
-    corpus = SimpleNamespace(features=SimpleNamespace(sizes=length[None].astype(np.int32)))
-    batch = SimpleNamespace(queries=SimpleNamespace(sizes=asked[:, None].astype(np.int32)))
-    found = kernel._components(corpus, batch, np.arange(n), np.arange(n), matched)
+    n_grams = [np.maximum(n_words - np.arange(4)[:, None], 0) for n_words in (length, asked)]
+    counts = np.stack([matched, *n_grams], axis=1)[: kernel.order].reshape(-1, n)
+    found = kernel.parts(counts)
     for i in range(n):
         m, h = matched[:, i].tolist(), int(length[i])
         for order in range(1, kernel.order + 1):
@@ -95,6 +94,5 @@ def test_components_of_bleu_are_those_of_each_pair(name):
             assert found[f"precision_{order}"][i] == expected
         assert found["brevity_penalty"][i] == (brevity(h, int(asked[i]), kernel.coco) if h else 0.0)
     assert [values.dtype for values in found.values()] == [np.float64] * len(found)
-    nothing = np.empty(0, np.int64)
-    empty = kernel._components(corpus, batch, nothing, nothing, np.empty((4, 0), np.int64))
+    empty = kernel.parts(counts[:, :0])
     assert [values.dtype for values in empty.values()] == [np.float64] * len(found)

@@ -8,8 +8,17 @@ import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inlined, inner, jit
-from metric_oracle.kernels._overlap import SLACK, Features, count_all, count_marked, features_of, matches, set_marks
+from metric_oracle.kernels._overlap import (
+    SLACK,
+    Features,
+    count_all,
+    count_marked,
+    count_shared,
+    features_of,
+    set_marks,
+)
 from metric_oracle.kernels._overlap_counts import bound
+from metric_oracle.kernels._pairs import score_of, scores_of
 from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
 from metric_oracle.kernels.topk.cpu import begin, threshold
 
@@ -192,28 +201,20 @@ def _score_all(order, coco, reference_length, buckets, matched, out):
         _score_counts(4, coco, reference_length, buckets, matched, out)
 
 
-@jit
-def _score_pairs(order, coco, queries, query, document, index, mark, out):
-    """Write BLEU of pairs, ``query[i]`` and ``document[i]``, into `out`; `mark` is scratch, uint8[V], all zero.
+class BleuForm(NamedTuple):
+    """The options of BLEU of pairs, see `_pairs.py`."""
 
-    `order` and `coco` are as in `Bleu`. Consecutive pairs of one query share its bitmap, which is filled once.
-    """
-    marked = queries.id[:0]
-    m = np.zeros(4, np.int64)
-    for i in range(len(query)):
-        q, d = query[i], document[i]
-        if i == 0 or q != query[i - 1]:
-            set_marks(marked, mark, 0)
-            marked = features_of(queries, q, 0, order)
-            set_marks(marked, mark, 1)
-        begin = index.fwd_ptr[d]
-        for n in range(order):
-            end = begin + index.sizes[n, d]
-            m[n] = count_marked(index.fwd_id, begin, end, mark)
-            begin = end
-        length, reference_length = np.int64(index.sizes[0, d]), np.int64(queries.sizes[q, 0])
-        out[i] = bleu(m[0], m[1], m[2], m[3], length, reference_length, order, coco)
-    set_marks(marked, mark, 0)
+    order: int  # as in `Bleu`
+    coco: bool
+
+
+@compiled_for(score_of, BleuForm)
+def _(form, counts):
+    # counts of each order: matches, n-grams of the candidate and of the reference
+    m2 = counts[3] if form.order > 1 else 0
+    m3 = counts[6] if form.order > 2 else 0
+    m4 = counts[9] if form.order > 3 else 0
+    return bleu(counts[0], m2, m3, m4, counts[1], counts[2], form.order, form.coco)
 
 
 @dataclass(frozen=True)
@@ -238,30 +239,21 @@ class Backend(driver.DrivenKernel):
             _score_all(self.order, self.coco, int(batch.queries.sizes[q, 0]), corpus.buckets, matched, out)
             yield out
 
-    def score_pairs(self, corpus, batch, query, document):
-        """Return BLEU of pairs of a distinct query and a document, float64[n], and their components."""
-        scores = self.pair_scores(corpus, batch, query, document)
-        return scores, self.components(corpus, batch, query, document, scores)
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return, by order, matches and numbers of n-grams of both reports of pairs: int64[3 order, n]."""
+        return count_shared(corpus, batch, query, document, 0, self.order)
 
-    def pair_scores(self, corpus, batch, query, document):
-        """Return BLEU of pairs of a distinct query and a document: float64[n]."""
-        out = np.empty(len(query))
-        mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
-        _score_pairs(self.order, self.coco, batch.queries, query, document, corpus.features, mark, out)
-        return out
+    def scores(self, counts):
+        """Return BLEU of pairs: float64[n]."""
+        return scores_of(BleuForm(self.order, self.coco), counts)
 
-    def components(self, corpus, batch, query, document, scores):
-        """Return the precisions and the brevity penalty of pairs of a distinct query and a document, by name."""
-        return self._components(corpus, batch, query, document, matches(corpus, batch, query, document))
-
-    def _components(self, corpus, batch, query, document, matched):
-        """Return the components of pairs from their matches of each order, `matched`, int64[order or more, n]."""
-        length = corpus.features.sizes[0, document].astype(np.int64)
-        reference_length = batch.queries.sizes[query, 0].astype(np.int64)
+    def parts(self, counts):
+        """Return the precisions and the brevity penalty of pairs by name: float64[n] each."""
+        matched, length, reference_length = counts[:3]
         parts = {}
-        for n in range(1, self.order + 1):
-            values = _of_distinct(partial(precision, coco=self.coco), matched[n - 1], np.maximum(length - n + 1, 0))
-            parts[f"precision_{n}"] = np.where(matched[0] > 0, values, 0.0)
+        for n in range(self.order):
+            values = _of_distinct(partial(precision, coco=self.coco), counts[3 * n], counts[3 * n + 1])
+            parts[f"precision_{n + 1}"] = np.where(matched > 0, values, 0.0)
         penalty = _of_distinct(partial(brevity, coco=self.coco), np.maximum(length, 1), reference_length)
         parts["brevity_penalty"] = np.where(length > 0, penalty, 0.0)
         return parts

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from metric_oracle.kernels._jit import device_function, jit
+from metric_oracle.kernels._jit import device_function
 from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
 from metric_oracle.kernels._scan import Scanned
 from metric_oracle.kernels.bleu import cpu
@@ -32,30 +30,10 @@ def _estimate(corpus, queries, q, families, tile, d, counts, i):
 scan_bleu = overlap_kernel("scan_bleu", _estimate)
 
 
-@jit
-def _score(record, query_sizes, sizes, order, coco):
-    """Return the exact BLEU of the rows of `record`, float64[n]; for these and the sizes see `OverlapScan`.
-
-    `order` and `coco` are as in `cpu.Bleu`.
-    """
-    out = np.empty(len(record))
-    m = np.zeros(4, np.int64)
-    for i in range(len(record)):
-        for n in range(order):
-            m[n] = record[i, 2 + n]
-        length, reference_length = np.int64(sizes[0, record[i, 1]]), np.int64(query_sizes[record[i, 0], 0])
-        out[i] = bleu(m[0], m[1], m[2], m[3], length, reference_length, order, coco)
-    return out
-
-
 @dataclass(frozen=True)
 class Backend(Scanned, cpu.Backend):
     """BLEU on GPUs."""
 
     def scan(self, corpus, batch):
         """Return a new `Scan` of the corpus for distinct queries."""
-
-        def score(record, query_sizes, sizes):
-            return _score(record, query_sizes, sizes, self.order, self.coco)
-
-        return OverlapScan(corpus, batch.queries, 0, self.order, scan_bleu, COCO if self.coco else 0, score)
+        return OverlapScan(corpus, batch.queries, 0, self.order, scan_bleu, COCO if self.coco else 0, self.scores)

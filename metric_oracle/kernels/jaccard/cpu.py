@@ -7,7 +7,7 @@ import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, jit
-from metric_oracle.kernels._overlap import Features, count_all, count_marked, features_of, matches, set_marks
+from metric_oracle.kernels._overlap import Features, count_all, count_marked, count_shared, features_of, set_marks
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels.jaccard.score import jaccard
 from metric_oracle.kernels.topk.cpu import begin
@@ -73,30 +73,23 @@ class Backend(driver.DrivenKernel):
         search_jaccard(batch.queries, first, last, corpus.features, corpus.buckets, k, workspace, answers)
         driver.require_bounds(workspace)
 
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return, for pairs, how many n-grams are shared, in the candidate and in the reference: int64[3, n]."""
+        return count_shared(corpus, batch, query, document, 0, 1)
+
+    def scores(self, counts):
+        """Return the coefficients of pairs, float64[n], with the same division of integers as `jaccard`."""
+        shared, n_candidate, n_reference = counts
+        return shared / np.maximum(n_candidate + n_reference - shared, 1)
+
+    def parts(self, counts):
+        """Return precision and recall of pairs by name: float64[n] each."""
+        shared, n_candidate, n_reference = counts
+        return {"precision": shared / np.maximum(n_candidate, 1), "recall": shared / np.maximum(n_reference, 1)}
+
     def score_all(self, corpus, batch, chosen):
-        """Yield the coefficient of every document with each of the chosen queries: float64[D]."""
+        """Yield the coefficient of every document with each of the chosen queries, by the lists of its n-grams."""
         sizes = corpus.features.sizes[0].astype(np.int64)
         for q in chosen:
             shared = count_all(batch.queries, q, 0, 1, corpus.features)[0].astype(np.int64)
-            yield _coefficients(shared, sizes, np.int64(batch.queries.sizes[q, 0]))
-
-    def score_pairs(self, corpus, batch, query, document):
-        """Return the coefficients of pairs of a distinct query and a document, float64[n], and their components."""
-        shared, sizes, n_reference = _counts(corpus, batch, query, document)
-        return _coefficients(shared, sizes, n_reference), self.components(corpus, batch, query, document, None)
-
-    def components(self, corpus, batch, query, document, scores):
-        """Return precision and recall of pairs of a distinct query and a document by name: float64[n] each."""
-        shared, sizes, n_reference = _counts(corpus, batch, query, document)
-        return {"precision": shared / np.maximum(sizes, 1), "recall": shared / np.maximum(n_reference, 1)}
-
-
-def _counts(corpus, batch, query, document):
-    """Return, for pairs, how many n-grams are shared, in the candidate and in the reference: int64[n] each."""
-    shared = matches(corpus, batch, query, document)[0]
-    return shared, corpus.features.sizes[0, document].astype(np.int64), batch.queries.sizes[query, 0].astype(np.int64)
-
-
-def _coefficients(shared, n_candidate, n_reference):
-    """Return the coefficients of arrays of counts, float64[n], with the same division of integers as `jaccard`."""
-    return shared / np.maximum(n_candidate + n_reference - shared, 1)
+            yield self.scores((shared, sizes, np.int64(batch.queries.sizes[q, 0])))

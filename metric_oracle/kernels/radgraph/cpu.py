@@ -16,11 +16,12 @@ from metric_oracle.kernels._overlap import (
     by_rarity,
     count_all,
     count_marked,
+    count_shared,
     features_of,
-    matches,
     set_marks,
 )
 from metric_oracle.kernels._overlap_counts import ONE, TwoFamilies, bound
+from metric_oracle.kernels._pairs import score_of, scores_of
 from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
 from metric_oracle.kernels.topk.cpu import begin
 
@@ -182,35 +183,18 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
         out[d] = mean_f1(np.int64(matched[0, d]), sizes_a, np.int64(matched[1, d]), sizes_b)
 
 
-@jit
-def _score_pairs(family_a, family_b, queries, query, document, index, mark, out):
-    """Write the F1 of pairs, ``query[i]`` and ``document[i]``, or the mean of two F1, into `out`, float64[n].
+class Families(NamedTuple):
+    """The options of the F1 of pairs, see `_pairs.py`."""
 
-    `family_b` is -1 for one family; `mark` is scratch, uint8[V], all zero before and after. Consecutive pairs of one
-    query share its bitmap, which is filled once.
-    """
-    marked = queries.id[:0]
-    last = max(family_a, family_b)
-    for i in range(len(query)):
-        q, d = query[i], document[i]
-        if i == 0 or q != query[i - 1]:
-            set_marks(marked, mark, 0)
-            marked = features_of(queries, q, family_a, last + 1)
-            set_marks(marked, mark, 1)
-        begin = index.fwd_ptr[d]
-        for f in range(family_a):
-            begin += index.sizes[f, d]
-        end = begin + index.sizes[family_a, d]
-        matched = count_marked(index.fwd_id, begin, end, mark)
-        size, reference_size = np.int64(index.sizes[family_a, d]), np.int64(queries.sizes[q, family_a])
-        if family_b < 0:
-            out[i] = f1(matched, size, reference_size)
-        else:
-            size_b = np.int64(index.sizes[family_b, d])
-            matched_b = count_marked(index.fwd_id, end, end + size_b, mark)
-            sizes_b = size_b + np.int64(queries.sizes[q, family_b])
-            out[i] = mean_f1(matched, size + reference_size, matched_b, sizes_b)
-    set_marks(marked, mark, 0)
+    n: int  # 1 or 2, the number of families whose F1 is averaged
+
+
+@compiled_for(score_of, Families)
+def _(form, counts):
+    # counts of each family: shared features, those of the candidate and of the reference
+    if form.n == 1:
+        return f1(counts[0], counts[1], counts[2])
+    return mean_f1(counts[0], counts[1] + counts[2], counts[3], counts[4] + counts[5])
 
 
 @dataclass(frozen=True)
@@ -244,28 +228,19 @@ class Backend(driver.DrivenKernel):
             _score_all(batch.queries, q, self.family_a, self.family_b, corpus.features, matched, out)
             yield out
 
-    def score_pairs(self, corpus, batch, query, document):
-        """Return the scores of pairs of a distinct query and a document, float64[n], and the F1 of each family."""
-        scores = self.pair_scores(corpus, batch, query, document)
-        return scores, self.components(corpus, batch, query, document, scores)
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return, by family, how many features the reports of pairs share and each has: int64[3 F, n]."""
+        last = max(self.family_a, self.family_b) + 1
+        return count_shared(corpus, batch, query, document, self.family_a, last)
 
-    def pair_scores(self, corpus, batch, query, document):
-        """Return the F1 of pairs of a distinct query and a document: float64[n]."""
-        out = np.empty(len(query))
-        mark = np.zeros(len(corpus.features.post_ptr) - 1, np.uint8)
-        families = self.family_a, self.family_b
-        _score_pairs(*families, batch.queries, query, document, corpus.features, mark, out)
-        return out
+    def scores(self, counts):
+        """Return the F1 of pairs, or the mean of two: float64[n]."""
+        return scores_of(Families(len(counts) // 3), counts)
 
-    def components(self, corpus, batch, query, document, scores):
-        """Return the F1 of each family for pairs of a distinct query and a document, by name."""
-        return self._components(corpus, batch, query, document, matches(corpus, batch, query, document))
-
-    def _components(self, corpus, batch, query, document, matched):
-        """Return the components of pairs from their matches of each family, `matched`, int64[F, n]."""
-        parts = {}
-        for f in (self.family_a, self.family_b):
-            if f >= 0:
-                total = corpus.features.sizes[f, document].astype(np.int64) + batch.queries.sizes[query, f]
-                parts[NAMES[f]] = 2.0 * matched[f] / np.maximum(total, 1)
-        return parts
+    def parts(self, counts):
+        """Return the F1 of each family for pairs by name: float64[n] each."""
+        triples = counts.reshape(-1, 3, counts.shape[1])
+        return {
+            NAMES[f]: 2.0 * matched / np.maximum(size + reference_size, 1)
+            for f, (matched, size, reference_size) in enumerate(triples, self.family_a)
+        }

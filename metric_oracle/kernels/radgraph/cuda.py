@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from metric_oracle.kernels._jit import device_function, jit
+from metric_oracle.kernels._jit import device_function
 from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
 from metric_oracle.kernels._scan import Scanned
 from metric_oracle.kernels.radgraph import cpu
@@ -32,25 +30,6 @@ def _estimate(corpus, queries, q, families, tile, d, counts, i):
 scan_radgraph = overlap_kernel("scan_radgraph", _estimate)
 
 
-@jit
-def _score(record, query_sizes, sizes, family, two):
-    """Return the exact F1 of the rows of `record`, float64[n]; for these and the sizes see `OverlapScan`.
-
-    `two` says whether the mean with the next family is wanted.
-    """
-    out = np.empty(len(record))
-    for i in range(len(record)):
-        q, d = record[i, 0], record[i, 1]
-        match_a = np.int64(record[i, 2])
-        size_a, n_a = np.int64(sizes[family, d]), np.int64(query_sizes[q, family])
-        if two:
-            sizes_b = np.int64(sizes[family + 1, d]) + query_sizes[q, family + 1]
-            out[i] = mean_f1(match_a, size_a + n_a, np.int64(record[i, 3]), sizes_b)
-        else:
-            out[i] = f1(match_a, size_a, n_a)
-    return out
-
-
 @dataclass(frozen=True)
 class Backend(Scanned, cpu.Backend):
     """RadGraph F1 on GPUs."""
@@ -58,8 +37,4 @@ class Backend(Scanned, cpu.Backend):
     def scan(self, corpus, batch):
         """Return a new `Scan` of the corpus for distinct queries."""
         two = self.family_b >= 0  # then they are the first and the second family
-
-        def score(record, query_sizes, sizes):
-            return _score(record, query_sizes, sizes, self.family_a, two)
-
-        return OverlapScan(corpus, batch.queries, self.family_a, 1 + two, scan_radgraph, 0, score)
+        return OverlapScan(corpus, batch.queries, self.family_a, 1 + two, scan_radgraph, 0, self.scores)
