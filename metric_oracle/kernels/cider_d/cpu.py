@@ -18,9 +18,10 @@ import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._errors import FLOAT64, sample_of, underflow
-from metric_oracle.kernels._jit import inner, jit, jit_borrowing
+from metric_oracle.kernels._jit import compiled_for, inner, jit, jit_borrowing
 from metric_oracle.kernels._overlap import ROWS, Features, bucket_of, postings
 from metric_oracle.kernels._overlap_counts import count_at_least, largest
+from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of, scores_of
 from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity, split
 from metric_oracle.kernels.topk.cpu import begin, expand, insert, threshold
@@ -373,25 +374,40 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
         _mark_query(batch, q, work.mark, space.weight, np.uint8(0))
 
 
-@jit
-def _score_pairs(batch, corpus, query, document, mark, weight, out):
-    """Write similarities of the four orders, penalty for length and score of pairs into `out`, float64[6, n].
+class Weights(NamedTuple):
+    """What the similarities of pairs need, see `_pairs.py`: scratch arrays of a number per feature."""
 
-    ``query[i]`` and ``document[i]`` are the i-th pair; `mark` and `weight` are scratch, one number per feature, and
-    `mark` is all zero before and after.
-    """
+    mark: np.ndarray  # uint8[V], query bitmap: all zero between queries
+    weight: np.ndarray  # float64[V], weight of each marked feature
+
+
+class CiderForm(NamedTuple):
+    """Says that counts of pairs are those of CIDEr-D, see `_pairs.py`; there are no options."""
+
+
+@compiled_for(begin_query, Weights)
+def _(space, batch, q):
+    _mark_query(batch, q, space.mark, space.weight, np.uint8(1))
+    return batch.squares[q], batch.lengths[q]
+
+
+@compiled_for(count_pair, Weights)
+def _(space, query, corpus, d, counts):
+    squares, length = query
     index = corpus.features
-    for i in range(len(query)):
-        q, d = query[i], document[i]
-        if i == 0 or query[i - 1] != q:
-            _mark_query(batch, q, mark, weight, np.uint8(1))
-        s1, s2, s3, s4 = _similarities(index, corpus.squares, batch.squares[q], mark, weight, d)
-        penalty = length_penalty(np.int64(index.sizes[0, d]), batch.lengths[q])
-        out[0, i], out[1, i], out[2, i], out[3, i] = s1, s2, s3, s4
-        out[4, i] = penalty
-        out[5, i] = cider_d(s1, s2, s3, s4, penalty)
-        if i == len(query) - 1 or query[i + 1] != q:
-            _mark_query(batch, q, mark, weight, np.uint8(0))
+    s1, s2, s3, s4 = _similarities(index, corpus.squares, squares, space.mark, space.weight, d)
+    counts[0], counts[1], counts[2], counts[3] = s1, s2, s3, s4
+    counts[4] = length_penalty(np.int64(index.sizes[0, d]), length)
+
+
+@compiled_for(end_query, Weights)
+def _(space, batch, q):
+    _mark_query(batch, q, space.mark, space.weight, np.uint8(0))
+
+
+@compiled_for(score_of, CiderForm)
+def _(form, counts):
+    return cider_d(counts[0], counts[1], counts[2], counts[3], counts[4])
 
 
 @dataclass(frozen=True)
@@ -403,27 +419,21 @@ class Backend(driver.DrivenKernel):
         search_cider_d(batch, first, last, corpus, k, workspace, answers)
         driver.require_bounds(workspace)
 
-    def score_all(self, corpus, batch, chosen):
-        """Yield CIDEr-D of every document against each of the chosen distinct queries: float64[D]."""
-        documents = np.arange(len(corpus.features.fwd_ptr) - 1)
-        for q in chosen:
-            yield self._pairs(corpus, batch, np.full(len(documents), q, np.int64), documents)[5]
-
-    def score_pairs(self, corpus, batch, query, document):
-        """Return CIDEr-D of pairs of a distinct query and a document, float64[n], and their components."""
-        parts = self._pairs(corpus, batch, query, document)
-        return parts[5], _components(parts)
-
-    def components(self, corpus, batch, query, document, scores):
-        """Return, by name, the four similarities by n-gram order and the length penalty of pairs: float64[n] each."""
-        return _components(self._pairs(corpus, batch, query, document))
-
-    def _pairs(self, corpus, batch, query, document):
-        """Return similarities, penalty and score of pairs as `_score_pairs` writes them: float64[6, n]."""
-        out = np.empty((ORDERS + 2, len(query)))
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return the similarities of the four orders and the penalty for length of pairs: float64[5, n]."""
+        counts = np.empty((ORDERS + 1, len(query)))
         n_features = len(corpus.features.post_ptr) - 1
-        _score_pairs(batch, corpus, query, document, np.zeros(n_features, np.uint8), np.zeros(n_features), out)
-        return out
+        space = Weights(np.zeros(n_features, np.uint8), np.zeros(n_features))
+        count_pairs(space, batch, corpus, query, document, counts)
+        return counts
+
+    def scores(self, counts):
+        """Return CIDEr-D of pairs: float64[n]."""
+        return scores_of(CiderForm(), counts)
+
+    def parts(self, counts):
+        """Return the four similarities by n-gram order and the length penalty of pairs by name: float64[n] each."""
+        return {**{f"similarity_{n + 1}": counts[n] for n in range(ORDERS)}, "length_penalty": counts[ORDERS]}
 
     def new_workspace(self, corpus):
         """Allocate the scratch arrays of one thread."""
@@ -431,11 +441,6 @@ class Backend(driver.DrivenKernel):
         return driver.new_workspace(
             corpus.features, CiderScratch(np.empty(n_documents, np.float32), np.zeros(n_features))
         )
-
-
-def _components(parts):
-    """Return the rows of `parts`, which `_score_pairs` wrote, by name, without the score."""
-    return {**{f"similarity_{n + 1}": parts[n] for n in range(ORDERS)}, "length_penalty": parts[ORDERS]}
 
 
 @jit

@@ -12,6 +12,7 @@ from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import ROWS, Features, QueryFeatures, features_of, with_forward
 from metric_oracle.kernels._overlap_counts import bound
+from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of, scores_of
 from metric_oracle.kernels.meteor.score import meteor
 from metric_oracle.kernels.topk.cpu import begin
 
@@ -261,26 +262,31 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
         forget_places(batch, q, work.extra)
 
 
-@jit
-def _count_pairs(batch, query, document, texts, space, out):
-    """Write the numbers of matches and chunks of pairs, ``query[i]`` and ``document[i]``, into `out`, int64[2, n].
-
-    `texts` are the documents, and `space` is scratch.
-    """
-    for i in range(len(query)):
-        q = query[i]
-        if i == 0 or query[i - 1] != q:
-            places = find_places(batch, q, space)
-        out[0, i], out[1, i] = align(texts, texts.ptr[document[i]], texts.ptr[document[i] + 1], places)
-        if i == len(query) - 1 or query[i + 1] != q:
-            forget_places(batch, q, space)
+class MeteorForm(NamedTuple):
+    """Says that counts of pairs are those of METEOR, see `_pairs.py`; there are no options."""
 
 
-@jit
-def _score_counts(counts, length, reference_length, out):
-    """Write METEOR into `out`, float64[n], from `counts`, numbers of matches and chunks, and both lengths in words."""
-    for i in range(len(out)):
-        out[i] = meteor(counts[0, i], counts[1, i], length[i], reference_length[i])
+@compiled_for(begin_query, MeteorScratch)
+def _(space, batch, q):
+    return find_places(batch, q, space)
+
+
+@compiled_for(count_pair, MeteorScratch)
+def _(space, places, texts, d, counts):
+    begin, end = texts.ptr[d], texts.ptr[d + 1]
+    counts[0], counts[1] = align(texts, begin, end, places)
+    counts[2] = end - begin
+    counts[3] = len(places.used)
+
+
+@compiled_for(end_query, MeteorScratch)
+def _(space, batch, q):
+    forget_places(batch, q, space)
+
+
+@compiled_for(score_of, MeteorForm)
+def _(form, counts):
+    return meteor(counts[0], counts[1], counts[2], counts[3])
 
 
 @dataclass(frozen=True)
@@ -292,33 +298,21 @@ class Backend(driver.DrivenKernel):
         search_meteor(batch, first, last, corpus, k, workspace, answers)
         driver.require_bounds(workspace)
 
-    def score_all(self, corpus, batch, chosen):
-        """Yield METEOR of every document with each of the chosen queries: float64[D], overwritten by the next."""
-        n = len(corpus.features.fwd_ptr) - 1
-        space, counts, out = _new_space(corpus), np.empty((2, n), np.int64), np.empty(n)
-        documents = np.arange(n)
-        for q in chosen:
-            query = np.full(n, q, np.int64)
-            _count_pairs(batch, query, documents, corpus.texts, space, counts)
-            _score_counts(counts, *_lengths(corpus, batch, query, documents), out)
-            yield out
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return the numbers of matches and chunks of pairs and the words of both reports: int64[4, n]."""
+        counts = np.empty((4, len(query)), np.int64)
+        count_pairs(_new_space(corpus), batch, corpus.texts, query, document, counts)
+        return counts
 
-    def score_pairs(self, corpus, batch, query, document):
-        """Return METEOR of pairs of a distinct query and a document, float64[n], and their components."""
-        counts, length, reference_length = self._counts(corpus, batch, query, document)
-        scores = np.empty(len(query))
-        _score_counts(counts, length, reference_length, scores)
-        return scores, _components(counts, length, reference_length)
+    def scores(self, counts):
+        """Return METEOR of pairs: float64[n]."""
+        return scores_of(MeteorForm(), counts)
 
-    def components(self, corpus, batch, query, document, scores):
+    def parts(self, counts):
         """Return precision and recall, float64[n], and the number of chunks, int64[n], of pairs by name."""
-        return _components(*self._counts(corpus, batch, query, document))
-
-    def _counts(self, corpus, batch, query, document):
-        """Return numbers of matches and chunks of pairs, int64[2, n], and what `_lengths` does."""
-        counts = np.empty((2, len(query)), np.int64)
-        _count_pairs(batch, query, document, corpus.texts, _new_space(corpus), counts)
-        return counts, *_lengths(corpus, batch, query, document)
+        matched, chunks, length, reference_length = counts
+        parts = {"precision": matched / np.maximum(length, 1), "recall": matched / np.maximum(reference_length, 1)}
+        return {**parts, "chunks": chunks}
 
     def new_workspace(self, corpus):
         """Allocate the scratch arrays of one thread."""
@@ -330,14 +324,3 @@ def _new_space(corpus):
     longest = int(corpus.features.sizes[0].max(initial=0))
     n_words = len(corpus.texts.stem)
     return MeteorScratch(np.zeros(n_words, np.int32), np.zeros(corpus.n_stems, np.int32), np.empty(longest, np.int64))
-
-
-def _lengths(corpus, batch, query, document):
-    """Return the numbers of words of the candidates and of the references of pairs: int64[n] each."""
-    return corpus.features.sizes[0, document].astype(np.int64), batch.queries.sizes[query, 0].astype(np.int64)
-
-
-def _components(counts, length, reference_length):
-    """Return precision, recall and chunks by name, from numbers of matches and chunks and both lengths in words."""
-    parts = {"precision": counts[0] / np.maximum(length, 1), "recall": counts[0] / np.maximum(reference_length, 1)}
-    return {**parts, "chunks": counts[1]}

@@ -13,6 +13,7 @@ from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit, scalar
 from metric_oracle.kernels._overlap import features_of, with_forward
 from metric_oracle.kernels._overlap_counts import bound
+from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of, scores_of
 from metric_oracle.kernels.rouge_l.score import common, rouge_l
 from metric_oracle.kernels.topk.cpu import begin
 
@@ -290,26 +291,36 @@ def _score_all(coco, words, documents, buckets, slot, mask, out):
             out[d] = rouge_l(np.int64(out[d]), buckets[j, 2], np.int64(n), coco)
 
 
-@jit
-def _score_pairs(coco, query, document, texts, documents, slot, out):
-    """Write ROUGE-L of pairs, ``query[i]`` and ``document[i]``, into `out`.
+class RougeForm(NamedTuple):
+    """The option of ROUGE-L of pairs, see `_pairs.py`."""
 
-    `texts` and `documents` are the `Sequences` of both; `slot` is scratch, all zero before and after.
-    """
-    i = 0
-    while i < len(query):  # a run of pairs of one query
-        q = query[i]
-        text = texts.word[texts.ptr[q] : texts.ptr[q + 1]]
-        positions = find_positions(text, slot)
-        state = np.empty((len(text) + 63) // 64, np.uint64)
-        while i < len(query) and query[i] == q:
-            begin, end = documents.ptr[document[i]], documents.ptr[document[i] + 1]
-            lcs = count_lcs(documents.word, begin, end, slot, positions, state)
-            out[i] = rouge_l(lcs, np.int64(end - begin), np.int64(len(text)), coco)
-            i += 1
-        for w in text:
-            if w >= 0:
-                slot[w] = 0
+    coco: bool  # as in `RougeL`
+
+
+@compiled_for(begin_query, Slots)
+def _(space, texts, q):
+    words = texts.word[texts.ptr[q] : texts.ptr[q + 1]]
+    return len(words), find_positions(words, space.slot), np.empty((len(words) + 63) // 64, np.uint64)
+
+
+@compiled_for(count_pair, Slots)
+def _(space, query, documents, d, counts):
+    begin, end = documents.ptr[d], documents.ptr[d + 1]
+    counts[0] = count_lcs(documents.word, begin, end, space.slot, query[1], query[2])
+    counts[1] = end - begin
+    counts[2] = query[0]
+
+
+@compiled_for(end_query, Slots)
+def _(space, texts, q):
+    for p in range(texts.ptr[q], texts.ptr[q + 1]):
+        if texts.word[p] >= 0:
+            space.slot[texts.word[p]] = 0
+
+
+@compiled_for(score_of, RougeForm)
+def _(form, counts):
+    return rouge_l(counts[0], counts[1], counts[2], form.coco)
 
 
 @dataclass(frozen=True)
@@ -335,23 +346,28 @@ class Backend(driver.DrivenKernel):
             _score_all(self.coco, words, documents, buckets, slot, mask, out)
             yield out
 
-    def score_pairs(self, corpus, batch, query, document):
-        """Return ROUGE-L of pairs of a distinct query and a document, float64[n], and their components."""
-        scores = self.pair_scores(corpus, batch, query, document)
-        return scores, self.components(corpus, batch, query, document, scores)
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return the longest common subsequence of pairs and the words of both reports: int64[3, n].
 
-    def pair_scores(self, corpus, batch, query, document):
-        """Return ROUGE-L of pairs of a distinct query and a document: float64[n]."""
-        scores = np.empty(len(query))
-        texts, documents = Sequences(batch.words, batch.words_ptr), Sequences(corpus.sequence, corpus.sequence_ptr)
-        _score_pairs(self.coco, query, document, texts, documents, np.zeros(corpus.n_words, np.int32), scores)
-        return scores
+        Scores that are known imply the length of the subsequence.
+        """
+        counts = np.empty((3, len(query)), np.int64)
+        if known is None:
+            space = Slots(np.zeros(corpus.n_words, np.int32))
+            texts, documents = Sequences(batch.words, batch.words_ptr), Sequences(corpus.sequence, corpus.sequence_ptr)
+            count_pairs(space, texts, documents, query, document, counts)
+        else:
+            counts[1], counts[2] = corpus.features.sizes[0, document], batch.queries.sizes[query, 0]
+            counts[0] = np.rint(common(known, counts[1], counts[2], self.coco))
+        return counts
 
-    def components(self, corpus, batch, query, document, scores):
-        """Return precision and recall of pairs by name, float64[n], from the common length that `scores` imply."""
-        length = corpus.features.sizes[0, document].astype(np.int64)
-        reference_length = batch.queries.sizes[query, 0].astype(np.int64)
-        lcs = np.rint(common(scores, length, reference_length, self.coco))
+    def scores(self, counts):
+        """Return ROUGE-L of pairs: float64[n]."""
+        return scores_of(RougeForm(self.coco), counts)
+
+    def parts(self, counts):
+        """Return precision and recall of pairs by name: float64[n] each."""
+        lcs, length, reference_length = counts
         return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}
 
     def new_workspace(self, corpus):
