@@ -260,7 +260,7 @@ class Backend(Kernel):
         all_pairs.score(self.part, corpus, queries, documents, self._error(corpus), base, out)
         for q, scores in zip(chosen, out, strict=True):
             unsure = np.flatnonzero(np.isnan(scores))
-            scores[unsure] = self.score_pairs(corpus, batch, np.full(len(unsure), q), documents[unsure])[0]
+            scores[unsure] = self.pair_scores(corpus, batch, np.full(len(unsure), q), documents[unsure])
             yield scores
 
     def _error(self, corpus):
@@ -272,13 +272,8 @@ class Backend(Kernel):
         error = self._error(corpus)
         return error if batch.baseline is None else error / (1.0 - batch.baseline[self.part])
 
-    def score_pairs(self, corpus, batch, query, document):
-        """Return the score of pairs of a distinct query and a document, float64[n], and their components."""
-        values = self.components(corpus, batch, query, document, None)
-        return list(values.values())[self.part], values
-
-    def components(self, corpus, batch, query, document, scores):
-        """Return precision, recall and f1 of pairs of a distinct query and a document, float64[n] each, by name."""
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return precision and recall of pairs before rescaling, float64[n] each, and the batch's baseline."""
         parts = np.zeros((len(document), 2))
         scratch, _ = new_scratch({}, corpus, 1, 1, batch.longest, 1)
         packed: dict[int, Query] = {}
@@ -289,9 +284,15 @@ class Backend(Kernel):
             if q not in packed:
                 packed = {q: pack(corpus, batch, q)[0]}
             parts[i] = exact_pair(u, corpus, packed[q], scratch)
-        return dict(
-            zip(("precision", "recall", "f1"), final_scores(parts[:, 0], parts[:, 1], batch.baseline), strict=True)
-        )
+        return *parts.T, batch.baseline
+
+    def scores(self, counts):
+        """Return the score of pairs: float64[n]."""
+        return final_scores(*counts)[self.part]
+
+    def parts(self, counts):
+        """Return precision, recall and f1 of pairs by name: float64[n] each."""
+        return dict(zip(("precision", "recall", "f1"), final_scores(*counts), strict=True))
 
     def new_workspace(self, corpus):
         """Return an empty dict, to which the first query adds the scratch arrays."""

@@ -425,10 +425,16 @@ class Backend(Kernel):
         """
         return gamma(5 * corpus.vectors.shape[1] + 8, FLOAT64)
 
-    def score_pairs(self, corpus, batch, query, document):
-        """Return the cosines of pairs of a distinct query and a document, float64[n]; there are no components, {}."""
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return the exact cosines of pairs of a distinct query and a document, float64[n]: nothing is counted."""
+        if known is not None:
+            return known
         pairs = zip(query, document, strict=True)
-        return np.array([exact_cosine(d, batch.vectors[q], corpus.vectors) for q, d in pairs], np.float64), {}
+        return np.array([exact_cosine(d, batch.vectors[q], corpus.vectors) for q, d in pairs], np.float64)
+
+    def scores(self, counts):
+        """Return the cosines of pairs."""
+        return counts
 
     def new_workspace(self, corpus):
         """Allocate the scratch arrays of one thread."""

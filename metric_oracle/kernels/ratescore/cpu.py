@@ -25,10 +25,8 @@ class Backend(ScoredWhole):
         for q in chosen:
             yield self._score(corpus, squares, batch, squares_too, q)[0]
 
-    def score_pairs(
-        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the scores of pairs of a distinct query and a document, float64[n], and their components."""
+    def counts(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, known: Any = None) -> np.ndarray:
+        """Return score, precision and recall of pairs, float64[3, n]: weighted mean cosines of a side's entities."""
         values = np.empty((3, len(query)))
         for q in np.unique(query).tolist():
             places = np.flatnonzero(query == q)
@@ -36,13 +34,15 @@ class Backend(ScoredWhole):
             subset = _subset(corpus, lists)
             scored = self._score(subset, norms(subset.vectors), batch, norms(batch.vectors), q)
             values[:, places] = np.stack(scored)[:, which.reshape(-1)]
-        return values[0], {"precision": values[1], "recall": values[2]}
+        return values
 
-    def components(
-        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Return precision and recall of pairs by name, float64[n]: weighted mean cosines of a side's entities."""
-        return self.score_pairs(corpus, batch, query, document)[1]
+    def scores(self, counts: np.ndarray) -> np.ndarray:
+        """Return the scores of pairs: float64[n]."""
+        return counts[0]
+
+    def parts(self, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """Return precision and recall of pairs by name: float64[n] each."""
+        return {"precision": counts[1], "recall": counts[2]}
 
     def _score(
         self, corpus: Any, squares: np.ndarray, batch: Any, squares_too: np.ndarray, q: int

@@ -40,12 +40,12 @@ class Backend(bertscore.Backend):
         """Return an upper bound on the absolute error of the distances of `score_some`."""
         return super().score_error(corpus, batch) + ROUNDING
 
-    def score_pairs(self, corpus, batch, query, document):
-        """Return the distances of pairs of a distinct query and a document, float64[n], and their components."""
-        parts = self.components(corpus, batch, query, document, None)
-        return distance(parts["precision"], parts["recall"]), parts
+    def scores(self, counts):
+        """Return the distances of pairs: float64[n]."""
+        precision, recall, _ = counts
+        return distance(precision, recall)
 
-    def components(self, corpus, batch, query, document, scores):
+    def parts(self, counts):
         """Return, as "precision" and "recall", the mean cosines of pairs in both directions: float64[n] each."""
-        parts = super().components(corpus, batch, query, document, scores)
-        return {"precision": parts["precision"], "recall": parts["recall"]}
+        precision, recall, _ = counts
+        return {"precision": precision, "recall": recall}
