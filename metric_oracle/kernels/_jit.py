@@ -109,4 +109,4 @@ def device_function(function: Callable[..., Any]) -> Any:
 
 
 # For `score.py`: the function stays plain Python for the reference and can be called from compiled kernels.
-scalar: Any = numba.extending.register_jitable
+scalar: Any = inner

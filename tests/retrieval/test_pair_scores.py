@@ -161,14 +161,14 @@ def test_scores_are_those_of_the_search_on_iu_xray(iu_xray, tmp_path):
 @pytest.mark.parametrize("place", [0, 3, 6])
 def test_a_wrong_kernel_is_found(monkeypatch, place):
     texts = ["no acute process", "small effusion", "clear lungs", "edema", "no edema", "heart size is normal", "rib"]
-    real = Backend.pair_scores
+    real = Backend.scores
 
-    def wrong(self, corpus, batch, query, document):
-        scores = real(self, corpus, batch, query, document)
+    def wrong(self, counts):
+        scores = real(self, counts)
         scores[place] += 1e-12
         return scores
 
-    monkeypatch.setattr(Backend, "pair_scores", wrong)
+    monkeypatch.setattr(Backend, "scores", wrong)
     match = r"^score: bleu-2 of row \d must be \(.*\) for query '\d', as the plain scorer computes it; got \("
     with pytest.raises(mo.MetricOracleError, match=match):
         score(reports(texts), reports(texts[::-1]), ["bleu"])
