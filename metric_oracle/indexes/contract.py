@@ -26,7 +26,7 @@ class Corpus(NamedTuple):
     texts: Sequence[str]  # the distinct texts
     text_of_row: np.ndarray  # int64[N], the place of each row's text among them
     # If only pairs are scored: all metrics that will read the representation, none of them a composite. It then needs
-    # only what `Kernel.pair_scores` and the plain scorers of these metrics read. None if it will be searched.
+    # only what `Kernel.counts` and the plain scorers of these metrics read. None if it will be searched.
     readers: Sequence[Metric] | None = None
 
 

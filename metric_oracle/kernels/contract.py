@@ -94,7 +94,7 @@ class Kernel(Protocol):
         """
 
     def counts(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, known: Any = None) -> Any:
-        """Return what the scores of pairs follow from, such as numbers of shared words; `scores` and `parts` read it.
+        """Return what scores and components of pairs follow from, such as numbers of shared words.
 
         The i-th pair consists of the distinct query ``query[i]`` and the document ``document[i]``, both int64[n].
         `known` is None or has the exact scores of the pairs, float64[n], from which the counts may be taken.
@@ -105,7 +105,7 @@ class Kernel(Protocol):
         """Return the exact scores of pairs, float64[n], from their counts."""
         raise NotImplementedError
 
-    def parts(self, counts: Any) -> dict[str, np.ndarray]:
+    def components(self, counts: Any) -> dict[str, np.ndarray]:
         """Return the components of the scores of pairs by name, an array[n] each, from their counts."""
         return {}
 
@@ -114,17 +114,7 @@ class Kernel(Protocol):
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return the exact scores of pairs, float64[n], and their components by name; the pairs are as in `counts`."""
         counts = self.counts(corpus, batch, query, document)
-        return self.scores(counts), self.parts(counts)
-
-    def pair_scores(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> np.ndarray:
-        """Return the exact scores of pairs as `score_pairs` does, without components: float64[n]."""
-        return self.scores(self.counts(corpus, batch, query, document))
-
-    def components(
-        self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Return the components of pairs whose exact scores, float64[n], are known, as `score_pairs` does."""
-        return self.parts(self.counts(corpus, batch, query, document, scores))
+        return self.scores(counts), self.components(counts)
 
     def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield, for each of the distinct queries numbered in `chosen`, its scores with all documents: float64[D].

@@ -133,7 +133,7 @@ class Pairs:
         """
         scores = np.empty(len(query))
         for arrays, some, queries, documents in self._by_part(query, document):
-            scores[some] = self.kernel.pair_scores(*arrays, queries, documents)
+            scores[some] = self.kernel.scores(self.kernel.counts(*arrays, queries, documents))
         return scores
 
     def score_with_components(

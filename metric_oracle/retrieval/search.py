@@ -1,7 +1,7 @@
 """Exact search: for every query, the best rows of the corpus under a metric."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
@@ -232,7 +232,7 @@ def search_shard(
     scores = np.concatenate([answers.scores.ravel(), np.zeros(len(unmatched))])
     listed_pairs = np.flatnonzero(rows >= 0)
     listed = query[listed_pairs], representation.document_of_row[rows[listed_pairs]], scores[listed_pairs]
-    of_listed = kernel.components(corpus, batch, *listed)
+    of_listed = kernel.components(kernel.counts(corpus, batch, *listed))
     pairs.check(ids, *listed, of_listed, checked)
     components = {name: np.zeros(len(rows), values.dtype) for name, values in of_listed.items()}
     for name, values in of_listed.items():
@@ -402,14 +402,14 @@ class _Reference(Kernel):
             scores = np.array([self._score(item, query)[0] for item in items])
             answers.put(q, documents, scores, index, k, self._sign)
 
-    def score_all(self, corpus: Any, batch: Any, chosen: Sequence[int]) -> Iterator[np.ndarray]:
-        return self._kernel.score_all(corpus, batch, chosen)
+    def counts(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, known: Any = None) -> Any:
+        return self._kernel.counts(corpus, batch, query, document, known)
 
-    def score_pairs(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray) -> Any:
-        return self._kernel.score_pairs(corpus, batch, query, document)
+    def scores(self, counts: Any) -> np.ndarray:
+        return self._kernel.scores(counts)
 
-    def components(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, scores: np.ndarray) -> Any:
-        return self._kernel.components(corpus, batch, query, document, scores)
+    def components(self, counts: Any) -> dict[str, np.ndarray]:
+        return self._kernel.components(counts)
 
     def new_workspace(self, corpus: Any) -> None:
         return None

@@ -362,13 +362,13 @@ def test_distinct_pairs_are_scored_once(world, monkeypatch):
     from metric_oracle.kernels.bleu import cpu
 
     seen = []
-    real = cpu.Backend.score_pairs
+    real = cpu.Backend.counts
 
     def spy(self, corpus, batch, query, unit):
         seen.extend(zip(query.tolist(), unit.tolist(), strict=True))
         return real(self, corpus, batch, query, unit)
 
-    monkeypatch.setattr(cpu.Backend, "score_pairs", spy)
+    monkeypatch.setattr(cpu.Backend, "counts", spy)
     assert mo.baseline(*world, "random", "bleu", draws=300).table.num_rows == 14 * 300
     assert len(seen) == len(set(seen)) < 14 * 300
 

@@ -100,7 +100,7 @@ def ours(representation, encoded, rows, asked) -> np.ndarray:
     """Return precision, recall and f1 of pairs as the search reports them: float64[n, 3]."""
     units = representation.document_of_row[rows]
     sides = arrays_of(get_metric("bertscore"), representation, encoded)
-    found = cpu.Backend().components(*sides, encoded.document_of_row[asked], units, None)
+    found = cpu.Backend().score_pairs(*sides, encoded.document_of_row[asked], units)[1]
     return np.stack([found[name] for name in ("precision", "recall", "f1")], axis=1)
 
 

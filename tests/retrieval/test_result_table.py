@@ -86,7 +86,7 @@ def test_components_of_bleu_are_those_of_each_pair(name):
     matched = np.minimum(rng.integers(0, 5, (4, n)), np.maximum(length - np.arange(4)[:, None], 0))
     n_grams = [np.maximum(n_words - np.arange(4)[:, None], 0) for n_words in (length, asked)]
     counts = np.stack([matched, *n_grams], axis=1)[: kernel.order].reshape(-1, n)
-    found = kernel.parts(counts)
+    found = kernel.components(counts)
     for i in range(n):
         m, h = matched[:, i].tolist(), int(length[i])
         for order in range(1, kernel.order + 1):
@@ -94,5 +94,5 @@ def test_components_of_bleu_are_those_of_each_pair(name):
             assert found[f"precision_{order}"][i] == expected
         assert found["brevity_penalty"][i] == (brevity(h, int(asked[i]), kernel.coco) if h else 0.0)
     assert [values.dtype for values in found.values()] == [np.float64] * len(found)
-    empty = kernel.parts(counts[:, :0])
+    empty = kernel.components(counts[:, :0])
     assert [values.dtype for values in empty.values()] == [np.float64] * len(found)

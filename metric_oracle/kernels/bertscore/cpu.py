@@ -260,7 +260,7 @@ class Backend(Kernel):
         all_pairs.score(self.part, corpus, queries, documents, self._error(corpus), base, out)
         for q, scores in zip(chosen, out, strict=True):
             unsure = np.flatnonzero(np.isnan(scores))
-            scores[unsure] = self.pair_scores(corpus, batch, np.full(len(unsure), q), documents[unsure])
+            scores[unsure] = self.scores(self.counts(corpus, batch, np.full(len(unsure), q), documents[unsure]))
             yield scores
 
     def _error(self, corpus):
@@ -290,7 +290,7 @@ class Backend(Kernel):
         """Return the score of pairs: float64[n]."""
         return final_scores(*counts)[self.part]
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return precision, recall and f1 of pairs by name: float64[n] each."""
         return dict(zip(("precision", "recall", "f1"), final_scores(*counts), strict=True))
 

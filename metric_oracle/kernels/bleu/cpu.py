@@ -247,7 +247,7 @@ class Backend(driver.DrivenKernel):
         """Return BLEU of pairs: float64[n]."""
         return scores_of(BleuForm(self.order, self.coco), counts)
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return the precisions and the brevity penalty of pairs by name: float64[n] each."""
         matched, length, reference_length = counts[:3]
         parts = {}

@@ -431,7 +431,7 @@ class Backend(driver.DrivenKernel):
         """Return CIDEr-D of pairs: float64[n]."""
         return scores_of(CiderForm(), counts)
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return the four similarities by n-gram order and the length penalty of pairs by name: float64[n] each."""
         return {**{f"similarity_{n + 1}": counts[n] for n in range(ORDERS)}, "length_penalty": counts[ORDERS]}
 

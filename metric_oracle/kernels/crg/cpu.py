@@ -35,6 +35,6 @@ class Backend(ScoredWhole):
         _, missed, invented, prevalence = counts
         return contribution(missed, invented, **prevalence)
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return, as "tp", "fn" and "fp", the numbers of correct, missed and wrong positive labels: int64[n]."""
         return dict(zip(("tp", "fn", "fp"), counts[:3], strict=True))

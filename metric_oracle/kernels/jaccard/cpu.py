@@ -82,7 +82,7 @@ class Backend(driver.DrivenKernel):
         shared, n_candidate, n_reference = counts
         return shared / np.maximum(n_candidate + n_reference - shared, 1)
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return precision and recall of pairs by name: float64[n] each."""
         shared, n_candidate, n_reference = counts
         return {"precision": shared / np.maximum(n_candidate, 1), "recall": shared / np.maximum(n_reference, 1)}

@@ -44,7 +44,7 @@ class Backend(ScoredWhole):
         # where no label is positive none is matched
         return 2.0 * counts["matched"] / np.maximum(counts["sizes"], 1)
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return, by the name "compared", how many labels are missing in neither report of each pair: int64[n]."""
         return {"compared": counts["compared"]}
 

@@ -308,7 +308,7 @@ class Backend(driver.DrivenKernel):
         """Return METEOR of pairs: float64[n]."""
         return scores_of(MeteorForm(), counts)
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return precision and recall, float64[n], and the number of chunks, int64[n], of pairs by name."""
         matched, chunks, length, reference_length = counts
         parts = {"precision": matched / np.maximum(length, 1), "recall": matched / np.maximum(reference_length, 1)}

@@ -183,13 +183,13 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
         out[d] = mean_f1(np.int64(matched[0, d]), sizes_a, np.int64(matched[1, d]), sizes_b)
 
 
-class Families(NamedTuple):
+class GraphForm(NamedTuple):
     """The options of the F1 of pairs, see `_pairs.py`."""
 
     n: int  # 1 or 2, the number of families whose F1 is averaged
 
 
-@compiled_for(score_of, Families)
+@compiled_for(score_of, GraphForm)
 def _(form, counts):
     # counts of each family: shared features, those of the candidate and of the reference
     if form.n == 1:
@@ -235,9 +235,9 @@ class Backend(driver.DrivenKernel):
 
     def scores(self, counts):
         """Return the F1 of pairs, or the mean of two: float64[n]."""
-        return scores_of(Families(len(counts) // 3), counts)
+        return scores_of(GraphForm(len(counts) // 3), counts)
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return the F1 of each family for pairs by name: float64[n] each."""
         triples = counts.reshape(-1, 3, counts.shape[1])
         return {

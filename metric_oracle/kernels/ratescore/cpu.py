@@ -40,7 +40,7 @@ class Backend(ScoredWhole):
         """Return the scores of pairs: float64[n]."""
         return counts[0]
 
-    def parts(self, counts: np.ndarray) -> dict[str, np.ndarray]:
+    def components(self, counts: np.ndarray) -> dict[str, np.ndarray]:
         """Return precision and recall of pairs by name: float64[n] each."""
         return {"precision": counts[1], "recall": counts[2]}
 

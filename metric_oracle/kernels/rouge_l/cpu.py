@@ -365,7 +365,7 @@ class Backend(driver.DrivenKernel):
         """Return ROUGE-L of pairs: float64[n]."""
         return scores_of(RougeForm(self.coco), counts)
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return precision and recall of pairs by name: float64[n] each."""
         lcs, length, reference_length = counts
         return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}

@@ -45,7 +45,7 @@ class Backend(bertscore.Backend):
         precision, recall, _ = counts
         return distance(precision, recall)
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return, as "precision" and "recall", the mean cosines of pairs in both directions: float64[n] each."""
         precision, recall, _ = counts
         return {"precision": precision, "recall": recall}

@@ -40,8 +40,8 @@ class Terms(Kernel):
         self, name: str, corpus: Combined, batch: Combined, query: np.ndarray, document: np.ndarray
     ) -> np.ndarray:
         """Return the exact scores of pairs of a distinct query and a document under the metric `name`: float64[n]."""
-        side = corpus.parts[name], batch.parts[name]
-        return self.kernels[name].pair_scores(*side, batch.of(name, query), corpus.of(name, document))
+        kernel, side = self.kernels[name], (corpus.parts[name], batch.parts[name])
+        return kernel.scores(kernel.counts(*side, batch.of(name, query), corpus.of(name, document)))
 
     def stream(self, name: str, corpus: Combined, batch: Combined, chosen: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield the scores of all documents of the metric `name` with each chosen query, see `score_all`."""
@@ -51,7 +51,8 @@ class Terms(Kernel):
     def exact(self, name: str, corpus: Combined, batch: Combined, q: int, documents: np.ndarray) -> np.ndarray:
         """Return the exact scores of query q with documents of the metric `name` itself, int64[n]: float64[n]."""
         which = np.full(len(documents), batch.of(name, q))
-        return self.kernels[name].pair_scores(corpus.parts[name], batch.parts[name], which, documents)
+        kernel = self.kernels[name]
+        return kernel.scores(kernel.counts(corpus.parts[name], batch.parts[name], which, documents))
 
     def score_all(self, corpus: Combined, batch: Combined, chosen: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield the sum of all documents, float64[D], with each chosen query, within `score_error`.
@@ -97,20 +98,18 @@ class Terms(Kernel):
             error += abs(t.weight / t.scale) * of_term
         return error
 
-    def total(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+    def counts(
+        self, corpus: Combined, batch: Combined, query: np.ndarray, document: np.ndarray, known: Any = None
+    ) -> dict[str, np.ndarray]:
+        """Return the exact scores of pairs under each metric by name, float64[n]; if the sum is known, of columns."""
+        names = self.record.metrics if known is None else self.record.columns
+        return {name: self.of_metric(name, corpus, batch, query, document) for name in names}
+
+    def scores(self, counts: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the sum of pairs, float64[n], from the exact scores of each metric by name."""
         terms = self.record.terms
-        return np.asarray(composite([values[name] for name in terms], terms.values(), self.record.intercept))
+        return np.asarray(composite([counts[name] for name in terms], terms.values(), self.record.intercept))
 
-    def score_pairs(
-        self, corpus: Combined, batch: Combined, query: np.ndarray, document: np.ndarray
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the sum of pairs of a distinct query and a document, float64[n], and the scores beside it by name."""
-        values = {name: self.of_metric(name, corpus, batch, query, document) for name in self.record.metrics}
-        return self.total(values), {name: values[name] for name in self.record.columns}
-
-    def components(
-        self, corpus: Combined, batch: Combined, query: np.ndarray, document: np.ndarray, scores: np.ndarray
-    ) -> dict[str, np.ndarray]:
+    def components(self, counts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the scores of pairs that stand beside the sum, by name of their metric: float64[n] each."""
-        return {name: self.of_metric(name, corpus, batch, query, document) for name in self.record.columns}
+        return {name: counts[name] for name in self.record.columns}

@@ -176,7 +176,7 @@ class WeightedSearch:
             f1 = self.sums.exact(self.bertscore, self.corpus, self.batch, q, self.corpus.of(self.bertscore, drawn))
         exact = self._exact(q, drawn, values, f1)
         self._check(drawn, values, added, exact)
-        check_bounds({}, int(np.count_nonzero(self.sums.total(exact) <= worst)))
+        check_bounds({}, int(np.count_nonzero(self.sums.scores(exact) <= worst)))
 
     def rank(self, q, item, values, added, f1):
         """Score items by the exact values of all terms, and write the k best rows of query q to the answers.
@@ -185,7 +185,7 @@ class WeightedSearch:
         """
         exact = self._exact(q, item, values, f1)
         self._check(item, values, added, exact)
-        worst = self.answers.put(q, item, self.sums.total(exact), self.corpus, self.k, -1.0)
+        worst = self.answers.put(q, item, self.sums.scores(exact), self.corpus, self.k, -1.0)
         return min(worst, self.answers.limit[q])
 
     def _sums(self, values):

@@ -68,7 +68,7 @@ class Backend(Kernel):
         total = n_candidate + n_reference
         return np.where(total == 0, 1.0, 2.0 * shared / np.maximum(total, 1))
 
-    def parts(self, counts):
+    def components(self, counts):
         """Return precision and recall of pairs by name, float64[n]; both are 1 where neither report has a keyword."""
         shared, n_candidate, n_reference = counts
         agree = n_candidate + n_reference == 0
