@@ -239,7 +239,7 @@ class Backend(driver.DrivenKernel):
 
     def components(self, counts):
         """Return the F1 of each family for pairs by name: float64[n] each."""
-        triples = counts.reshape(-1, 3, counts.shape[1])
+        triples = counts.reshape(len(counts) // 3, 3, counts.shape[1])
         return {
             NAMES[f]: 2.0 * matched / np.maximum(size + reference_size, 1)
             for f, (matched, size, reference_size) in enumerate(triples, self.family_a)
