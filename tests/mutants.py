@@ -106,7 +106,7 @@ MUTANTS = [
     Mutant(
         "base/job.py",
         "files that are not on record are overwritten",
-        'raise _foreign(folder, title, f"it holds {name}")',
+        'raise _foreign(folder, title, argument, f"it holds {name}")',
         "pass",
         "test_job.py -k foreign",
     ),

@@ -420,7 +420,7 @@ def test_states_are_made_once_for_all_queries(whole, monkeypatch):
     index, batch = whole
     results = made(whole, "bertscore", "oracle")
     encode, calls = bertscore.encode, []
-    monkeypatch.setattr(bertscore, "encode", lambda *call: (calls.append(call), encode(*call))[1])
+    monkeypatch.setattr(bertscore, "encode", lambda *call, **named: (calls.append(call), encode(*call, **named))[1])
     assert mo.verify(index, results, batch)["queries"] == 5
     assert len(calls) == 1
 
