@@ -477,8 +477,8 @@ MUTANTS = [
     Mutant(
         "kernels/_overlap.py",
         "features of one query stay marked for the next pair",
-        "            begin = end\n        set_marks(ids, mark, 0)",
-        "            begin = end",
+        "space.first, space.last), space.mark, 0)",
+        "space.first, space.last), space.mark, 1)",
         "kernels/test_overlap.py -k as_a_query",
     ),
     Mutant(
