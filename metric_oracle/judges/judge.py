@@ -18,8 +18,8 @@ from metric_oracle.findings.score_names import FOREIGN
 from metric_oracle.judges.judgements import pair_ids
 
 SCORE = "score"
-# What an answer may repeat of the pair, and columns of results: no components.
-_NO_COMPONENTS = {"pair", "reference", "candidate", "text", *FIXED, *AFTER, *OF_POOL} - {SCORE}
+# What an answer may repeat of the pair, and columns of results: no name of a component or a judge.
+COLUMNS = {"pair", "reference", "candidate", "prediction", "text", *FIXED, *AFTER, *OF_POOL} - {SCORE}
 
 Pair = tuple[str, str]  # reference and candidate
 Take = Callable[[int, Any], None]  # called with the place of a pair and the answer, as soon as that came
@@ -192,7 +192,7 @@ def numbers_in(answer: Any) -> dict[str, float] | None:
     numbers = {
         str(name): float(value)
         for name, value in fields.items()
-        if name not in _NO_COMPONENTS and isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+        if name not in COLUMNS and isinstance(value, Real) and not isinstance(value, bool | np.bool_)
     }
     numbers = {name: value for name, value in numbers.items() if np.isfinite(value)}
     return numbers if SCORE in numbers else None

@@ -18,7 +18,7 @@ from metric_oracle.base.errors import InputError, as_called, option
 from metric_oracle.base.files import checksum, identify
 from metric_oracle.corpora.tables import existing_file, numbers_of, read_table
 from metric_oracle.findings.score_names import direction_of
-from metric_oracle.judges.judge import SCORE, Judge, numbers_in
+from metric_oracle.judges.judge import COLUMNS, SCORE, Judge, numbers_in
 from metric_oracle.judges.judgements import DIGITS, Judgements
 from metric_oracle.judges.pair_models import ErrorModel
 from metric_oracle.judges.ways import of_command, of_function, of_model
@@ -151,10 +151,18 @@ def _of_options(given: JudgeOptions) -> Judge:
         )
     own = str(getattr(judge, "__name__", ""))
     name = given.get("name") or (own if own.isidentifier() else JUDGE)  # that of a lambda is no name
-    if find_metric(name) is not None:
-        raise InputError("name", "must be that of no metric of this tool", repr(name), "Choose another.")
+    if find_metric(name) is not None or name in COLUMNS:
+        raise InputError("name", "must be that of no metric and no column of this tool", repr(name), "Choose another.")
     higher = given.get("higher_is_better")
-    direction = direction_of(name) if higher is None else higher
+    usual = direction_of(name)
+    direction = usual if higher is None else {True: "higher", False: "lower"}.get(higher, higher)
+    if usual not in (None, direction):
+        raise InputError(
+            "higher_is_better",
+            "must be that of the known tool whose name the judge has",
+            f"{direction} for {name!r}, of which {usual} is better",
+            "Correct it, or choose another name.",
+        )
     if direction is None:
         raise InputError(
             "higher_is_better",
@@ -186,7 +194,7 @@ def _of_options(given: JudgeOptions) -> Judge:
     return Judge(
         name,
         given.get("judge_version") or "",
-        direction in (True, "higher"),
+        direction == "higher",
         given.get("best"),
         ask,
         signature,

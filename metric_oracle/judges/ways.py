@@ -110,15 +110,15 @@ def _answers(
     try:
         while line := lines.get(timeout=timeout):
             try:
-                answer = json.loads(line)
+                answer = json.loads(line, parse_int=float)  # of a whole number too great for a float an infinite one
                 place = answer["pair"] - FIRST
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, RecursionError):
                 n_other += 1  # what a library of the judge prints
                 continue
             if place not in open_:
                 return "an answer with the number of no pair, or of one that was answered before"
             open_.remove(place)
-            take(place, answer)
+            take(int(place), answer)
         code = process.wait(timeout)
     except (Empty, subprocess.TimeoutExpired):
         return f"no line within {timeout:g} s"

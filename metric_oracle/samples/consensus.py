@@ -1,5 +1,6 @@
 """Consensus: of several reports of a study, the one that agrees best with the others (minimum Bayes risk decoding)."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -272,7 +273,8 @@ def paths_of(path: Path, metrics: Sequence[str]) -> list[Path]:
     """Return the path of each metric's file: `path` for one metric, else with "-" and its name before the ending."""
     if len(metrics) == 1:
         return [path]
-    return [path.with_name(f"{path.stem}-{metric.replace(':', '-')}{path.suffix}") for metric in metrics]
+    names = [re.sub(r"[:/\s]", "-", metric) for metric in metrics]  # that of a judge may be one such as org/model
+    return [path.with_name(f"{path.stem}-{name}{path.suffix}") for name in names]
 
 
 @called("consensus")

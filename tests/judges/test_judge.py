@@ -71,6 +71,12 @@ def test_a_function_and_a_command_give_the_same(command):
         assert found.notes == {}
 
 
+def test_a_command_may_write_its_numbers_as_floats(command):
+    assert np.array_equal(
+        score(judge=command("answer['pair'] = float(answer['pair'])")).scores, score(judge=common).scores
+    )
+
+
 @pytest.mark.parametrize("batch", [1, 2, 3, 64])
 def test_a_function_gets_each_pair_once(batch):
     calls, done = [], []
@@ -192,6 +198,10 @@ FAILING = {
                 "2 of 200 pairs with an answer that has no number", 198),
     "1 % text": ("answer |= {'score': 'good'} if n % 100 == 50 else {}",
                  "2 of 200 pairs with an answer that has no number", 198),
+    "a number beyond float64": ("answer |= {'score': 10 ** 400} if n == 9 else {}",
+                                "1 of 200 pairs with an answer that has no number", 199),
+    "a line without an end": ("if n == 9:\n        print('[' * 100_000)\n        continue",
+                              "lines that are no answers: 1; 1 of 200 pairs without an answer", 199),
     "an answer that is no object": ("if n == 9:\n        print('[1, 2]')\n        continue",
                                     "lines that are no answers: 1; 1 of 200 pairs without an answer", 199),
     "too few lines": ("if n == 120: break", "80 of 200 pairs without an answer", 120),
@@ -275,7 +285,12 @@ def test_the_error_of_a_function_passes_and_what_it_answered_is_kept(tmp_path):
     [
         ({}, r"^give --crepe, --judge or --judged, and one of them; got none\. --judge is asked, --judged has its sc"),
         ({"judge": common, "judged": "x.csv"}, r"and one of them; got two\."),
-        ({"judge": common, "name": "BLEU-2"}, r"^name must be that of no metric of this tool; got 'BLEU-2'\."),
+        ({"judge": common, "name": "BLEU-2"}, r"^name must be that of no metric and no column of this tool; got 'BLEU"),
+        ({"judge": common, "name": "query_id"}, r"^name must be that of no metric and no column of this tool; got"),
+        ({"judge": common, "name": "prediction"}, r"^name must be that of no metric and no column of this tool; got"),
+        ({"judge": common, "name": "GREEN Score", "higher_is_better": False},
+         r"^higher_is_better must be that of the known tool whose name the judge has; got lower for 'GREEN Score', of "
+         r"which higher is better\. Correct it, or choose another name\."),
         ({"judge": common, "higher_is_better": None},
          r"^higher_is_better must be given for a judge whose name is not known; got 'common'\. Pass "
          r"--higher-is-better higher or --higher-is-better lower\."),

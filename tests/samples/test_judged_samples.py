@@ -61,6 +61,8 @@ def test_consensus_under_a_judge(tmp_path):
     assert found.chosen["rouge-l"] == mo.consensus(SAMPLES, "rouge-l").chosen["rouge-l"]
     assert [path.name for path in found.write(tmp_path / "chosen.csv")] == ["chosen-rouge-l.csv", "chosen-errors.csv"]
     assert found.predictions("errors")["3"] == "edema"
+    named = mo.consensus(SAMPLES, "rouge-l", judge=judge, name="org/the model", higher_is_better=False)
+    assert [path.name for path in named.write(tmp_path / "b.csv")] == ["b-rouge-l.csv", "b-org-the-model.csv"]
 
 
 @pytest.mark.parametrize("call", ["best_of", "consensus"])
