@@ -462,7 +462,7 @@ def expectation(
     with asked_judge(judge) as asking:
         if asking is None:
             check_left_out({"draws": draws, "error": error, "seed": seed}, "without a judge")
-            names = [metric] if isinstance(metric, str) else metric
+            names = [metric] if isinstance(metric, str) else [*metric]
             if len(names) != 1:
                 raise InputError("metric", "must be a single one", len(names), "Run the command once for each metric.")
             plan = plan_scores(index, names[0], options or DEFAULTS)
