@@ -18,6 +18,7 @@ from metric_oracle.sources.keywords import Sources
 
 _TOO = "The reference or test reports need them, too: `{}`, or a folder that was built with it."
 _MODEL = "Here the model must be given."
+_ALONE = "With NAME= it is for the file of that name alone, else for all."
 _LIKE = "A column that is named for the reference or test reports comes first if this file has it, too."
 
 
@@ -29,7 +30,7 @@ class Role:
     sources: tuple[str, ...] = ()  # those of `Sources`
     prefix: str = ""  # of the options' names, such as "predicted_"
     bare: tuple[str, ...] = ()  # fields whose options have no prefix
-    remark: str = ""  # on the sources that are attached to reports; may name the argument as {}
+    remark: str = ""  # on the sources that are attached to reports, not on files of their ids; {} is the argument
     is_many: bool = False  # whether files are given as NAME=FILE, and options as [NAME=]VALUE
 
     def options(self, argument: str) -> Iterator[Option]:
@@ -40,11 +41,13 @@ class Role:
                 metavar = one.flag.metavar
                 if self.prefix and name in ("id_column", "text_column"):
                     one = one._replace(text=f"{one.text} {_LIKE}")
-                if self.remark and name in _SOURCES:
+                if self.remark and name in _SOURCES and name not in _IDS:
                     one = one._replace(text=f"{one.text} {self.remark.format(name)}")
                 if self.is_many:
                     value = metavar or ("FILE" if Path in one.kinds else name.rpartition("_")[2].upper())
                     metavar = f"{'NAME=' if object_ is Sources else '[NAME=]'}{value}"
+                    if object_ is Read:
+                        one = one._replace(text=f"{one.text} {_ALONE}")
                     one = one._replace(annotation=list[str], default=None, text=one.said, flag=Flag(kind=list[str]))
                 flag = Flag(metavar=metavar, panel=PREDICTED if self.prefix else one.flag.panel, kind=one.flag.kind)
                 prefix = "" if name in self.bare else self.prefix
@@ -114,6 +117,7 @@ def _attached(data: Any, given: Mapping[str, Any], first: Mapping[str, Any]) -> 
 
 
 _SOURCES = tuple(name for record in ATTACHED for name in record.arguments)
+_IDS = tuple(name for record in ATTACHED for name in record.arguments[1:])
 _MODELS = ("encoder", "radgraph_encoder", "vocabulary", "entity_encoder", "device")
 _OF_FILE = ("id_column", "text_column", "encoding", "separator")
 TEXTS = Role(("section", "id_column", "text_column", "split", "split_file", "profile", "encoding", "separator"))

@@ -81,7 +81,7 @@ class JudgeOptions(TypedDict, total=False):
         str | Path | None,
         Doc(
             "Folder in which judgements are kept, by checksums of both texts: no pair of it is judged again, after an "
-            "interruption or in another study. It has no texts. Needs `name`."
+            "interruption or in another study. No text is stored. Needs `name`."
         ),
         Flag(metavar="FOLDER"),
     ]
@@ -99,7 +99,7 @@ class JudgeOptions(TypedDict, total=False):
     ]
     seconds_per_pair: Annotated[
         Annotated[float, Gt(0)] | None,
-        Doc("Seconds that the judge takes for a pair, to tell the time before it starts."),
+        Doc("Seconds that the judge takes for a pair; the time of all pairs is then told before the first."),
         Flag(metavar="S"),
     ]
 

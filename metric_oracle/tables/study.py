@@ -129,7 +129,7 @@ def study(
         Given,
         Doc(
             "Test reports: in any form that [`reports`][metric_oracle.reports] takes, which attaches the sources that "
-            "the metrics read. By default their section is that of the index."
+            "the metrics read. By default their section is that of the index; another section is an error."
         ),
     ],
     models: Annotated[
