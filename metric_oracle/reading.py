@@ -414,8 +414,8 @@ def reports_of(
 ) -> Reports:
     """Return reports; those of a prepared folder or an index have the sources that are stored there.
 
-    Empty reports are kept of predictions, and of others with `keep_empty`. `default_section` is the section of the
-    reports that they are compared with, which is the default of that of `read`. `keep` names columns to keep.
+    Empty reports are kept of predictions, and of others with `keep_empty`. `default_section`, the section of the
+    reports that they are compared with, is read where `read` names none. `keep` names columns to keep.
     """
     if isinstance(data, ShardSet) or (isinstance(data, str | Path) and is_set(Path(data))):
         raise not_one_index(data.folder if isinstance(data, ShardSet) else Path(data))

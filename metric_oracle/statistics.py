@@ -36,7 +36,7 @@ class Interval(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """Mean difference of two systems on the same studies, with the interval and the two-sided p-value of one test."""
+    """Mean difference a - b of two systems on the same studies, with interval and two-sided p-value of one test."""
 
     difference: float
     interval: Interval

@@ -1,6 +1,6 @@
 """Tables of results and scores for a terminal. Numbers are rounded only here and in the layouts.
 
-Every view fits 60 columns and up: numbers and ids are never cut, see `presentation.paper_table`.
+Every view fits 60 columns and up: numbers and ids are never cut, see `printed_tables.PaperTable`.
 """
 
 import math

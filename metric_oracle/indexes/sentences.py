@@ -108,7 +108,7 @@ class SentenceDocuments(TokenDocuments):
 
     @cached_property
     def _corpus(self) -> TokenCorpus:
-        """The arrays of a corpus; their vectors are as wide as those of the index."""
+        """The arrays of this corpus for the kernels: sentences have the weight 1, copies 0."""
         return self.weighted(np.array([0.0, 1.0]))
 
     def item(self, document: int) -> np.ndarray:

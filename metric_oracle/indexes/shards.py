@@ -366,7 +366,7 @@ def _joined(folder: Path, kind: str, shards: Sequence[Index], entries: Sequence[
 
 
 def _compared(recorded: Any) -> Any:
-    """Return a value of a manifest, if it is a dict without the entries that may differ between shards."""
+    """Return a value of a manifest; of a dict, only the entries that must be equal in all shards."""
     if not isinstance(recorded, dict):
         return recorded
     return {name: value for name, value in recorded.items() if name not in _FREE}

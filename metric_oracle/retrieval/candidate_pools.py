@@ -44,7 +44,7 @@ class PoolRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Pool:
-    """Which reports a judge scores for each test report. Made by `pool_of`."""
+    """Which reports a judge scores for each test report. Made by `planned_pool`."""
 
     index: Index
     lists: tuple[tuple[Plan, int | None], ...]  # searches, and how many of the best of each; None if the audit says it

@@ -151,7 +151,10 @@ class Pairs:
     def _by_part(
         self, query: np.ndarray, document: np.ndarray
     ) -> Iterator[tuple[tuple[Any, Any], Any, np.ndarray, np.ndarray]]:
-        """Yield the arrays of each part that some pairs are of, which these are, and their numbers in this part."""
+        """Yield, for each part that has some of the pairs, its arrays, their places, and their queries and documents.
+
+        Queries and documents, int64[n] each, are numbered as in the part.
+        """
         if len(self.parts) == 1:
             yield self.arrays[0], slice(None), self.parts[0].place[query], document
             return

@@ -1,9 +1,10 @@
 """What the scores of a judge over pools say of the whole corpus, and how far they can be trusted.
 
 A judge has no bound, so that only the reports of a pool are scored: the best lists of exact searches under cheap
-metrics, and reports drawn at random. The best score of a pool is a lower bound of the oracle under the judge. What is
-left out is measured in four ways: by the curve over the size of the pool, by where in the pool the best scores are, by
-the random reports that beat the lists, and by how well each cheap metric orders the pool.
+metrics, and reports drawn at random. The best score of a pool is a lower bound of the oracle under the judge, an upper
+one where lower scores are better. What is left out is measured in four ways: by the curve over the size of the pool, by
+where in the pool the best scores are, by the random reports that beat the lists, and by how well each cheap metric
+orders the pool.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ class JudgedPool(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class PooledOracle(Finding):
-    """The best scores of pools under a judge: a lower bound of its oracle, and how far it can be trusted."""
+    """The best scores of pools under a judge: a bound of its oracle, see `bound`, and how far it can be trusted."""
 
     # drawn (false: the first n reports of the pool; true: n of the random reports, in expectation), n, mean (the best
     # score, over the test reports), low and high (its 95 % interval), degenerate

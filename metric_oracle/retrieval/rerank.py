@@ -2,7 +2,7 @@
 
 A judge reads both reports, so there is no bound with which to skip pairs: an exact search would judge the whole corpus.
 Instead only a stated pool is scored, the best lists of exact searches under other metrics. The best score of a pool is
-a lower bound of the oracle under the judge. The loss is not assumed but measured:
+a lower bound of the oracle under the judge, an upper one where lower scores are better. The loss is measured:
 
 - An answer with the best possible score, such as 0 errors, is certified: no report of the corpus has a better one.
 - `pooled` says how the best score grows with the pool, and what random reports say of the rest of the corpus.
@@ -261,8 +261,8 @@ def _table(index: Index, queries: Reports, found: Sequence[_Best], judge: Judge,
 def conformal_pool(ranks: np.ndarray, recall: float) -> int | None:
     """Return the pool size that contains the best report of a further query with probability `recall`, between 0 and 1.
 
-    `ranks`, int64[m], are the ranks from 1 of the best reports of m exchangeable queries under the prefix. The result
-    is None if no pool, not even all reports that the prefix can score, has this probability.
+    `ranks`, int64[m], are the ranks from 1 of the best reports of m exchangeable queries under the metric of the pool.
+    The result is None if no pool, not even all reports that this metric can score, has this probability.
     """
     # Rounded to 9 decimals, because a product such as (99 + 1) * 0.95 may be just above a whole number.
     rank = ceil(round((len(ranks) + 1) * recall, 9))

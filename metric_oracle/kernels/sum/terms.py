@@ -55,7 +55,7 @@ class Terms(Kernel):
         return kernel.scores(kernel.counts(corpus.parts[name], batch.parts[name], which, documents))
 
     def score_all(self, corpus: Combined, batch: Combined, chosen: Sequence[int]) -> Iterator[np.ndarray]:
-        """Yield the sum of all documents, float64[D], with each chosen query, within `score_error`.
+        """Yield the sums of all documents, float64[D], with each chosen query, within `score_error`.
 
         Each array overwrites the one before.
         """
@@ -65,7 +65,7 @@ class Terms(Kernel):
     def score_some(
         self, corpus: Combined, batch: Combined, chosen: Sequence[int], documents: np.ndarray
     ) -> Iterator[np.ndarray]:
-        """Yield the sum of some documents, int64[n], with each chosen query: float64[n], see `score_all`."""
+        """Yield the sums of some documents, int64[n], with each chosen query: float64[n], see `score_all`."""
         streams, places = [], []
         for name in self.record.terms:
             own, place = np.unique(corpus.of(name, documents), return_inverse=True)
@@ -75,7 +75,7 @@ class Terms(Kernel):
         return self._sums(streams, places)
 
     def _sums(self, streams: Sequence[Iterator[np.ndarray]], places: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yield the sum of documents, float64[n], for each query; each array overwrites the one before.
+        """Yield the sums of documents, float64[n], for each query; each array overwrites the one before.
 
         There is a stream for each term, which yields the scores of its documents for each query, and an array in
         `places` with the document of each combination among these.
@@ -106,7 +106,7 @@ class Terms(Kernel):
         return {name: self.of_metric(name, corpus, batch, query, document) for name in names}
 
     def scores(self, counts: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the sum of pairs, float64[n], from the exact scores of each metric by name."""
+        """Return the sums of pairs, float64[n], from the exact scores of each metric by name."""
         terms = self.record.terms
         return np.asarray(composite([counts[name] for name in terms], terms.values(), self.record.intercept))
 
