@@ -131,7 +131,7 @@ class Judge:
             notes, end = self.ask([distinct[i] for i in asked], take)
         lacking = [ids[i] for i in asked if ids[i] not in new]
         if lacking or end:
-            raise self._unanswered(len(asked), lacking, n_wrong, end)
+            raise self._unanswered(len(ids if self.ask is None else asked), lacking, n_wrong, end)
         answers = [new[pair] if pair in new else self.known[pair] for pair in ids]
         which = np.array([place[pair] for pair in pairs], np.int64)
         scores = np.array([answer[SCORE] for answer in answers], np.float64)
@@ -152,7 +152,7 @@ class Judge:
             )
 
     def _unanswered(self, n: int, lacking: Sequence[str], n_wrong: int, end: str) -> InputError:
-        """Return the error for pairs without a number: `lacking`, of which `n_wrong` have an answer, of `n` asked."""
+        """Return the error for pairs without a number: `lacking`, of which `n_wrong` have an answer, of `n` in all."""
         if self.ask is None:
             return InputError(
                 "judged",
