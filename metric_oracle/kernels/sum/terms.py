@@ -101,7 +101,7 @@ class Terms(Kernel):
     def counts(
         self, corpus: Combined, batch: Combined, query: np.ndarray, document: np.ndarray, known: Any = None
     ) -> dict[str, np.ndarray]:
-        """Return the exact scores of pairs under each metric by name, float64[n]; if the sum is known, of columns."""
+        """Return the exact scores of pairs by metric, float64[n]; with `known`, those that `components` returns."""
         names = self.record.metrics if known is None else self.record.columns
         return {name: self.of_metric(name, corpus, batch, query, document) for name in names}
 
