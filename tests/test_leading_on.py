@@ -20,7 +20,8 @@ def test_names_of_images_for_ids(oracle, tmp_path, form):
     references = write(tmp_path / "r.csv", TEXTS)
     predictions = write(tmp_path / "p.csv", {form.format(study): text for study, text in TEXTS.items()})
     match = (
-        r"score: references and predictions must share ids; .* Ids differ by the folder or ending of a file name "
+        r"score: references and predictions must share at least half of the ids of the side with fewer; got none in "
+        r"common, .* Ids differ by the folder or ending of a file name "
         rf"\('3521', '{form.format(3521)}'\): write the ids of the studies\.$"
     )
     assert_refused(oracle("score", references, predictions), match, NOTES)
