@@ -48,6 +48,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY = 128
 SHOWN_QUERIES = 20
 FINEST = -10  # exponent of the smallest width of a bin, 2**-10
+FREEDOM = 100  # fewest degrees of freedom with which a standard error ends a sample; fewer estimate it badly
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,7 +232,7 @@ def judged_expectation(
     every = [*{pair for of_query in pairs for pair in of_query}]
     judge.check_cost(len(every), judge.n_kept(every), tell)
     controls = np.array([_control(plan, queries, rows, progress) for plan in plans])
-    n_drawn = draws if error == 0 else min(ROUNDS, draws)
+    n_drawn = draws if error == 0 else min(max(ROUNDS, 1 + math.ceil(FREEDOM / n_queries)), draws)
     score_of, noted = dict[tuple[str, str], float](), dict[str, Any]()
     while True:
         new = [*{pair: None for of_query in pairs for pair in of_query[:n_drawn] if pair not in score_of}]

@@ -112,6 +112,12 @@ def test_no_pair_is_judged_twice_and_draws_end_at_the_error(world):
     assert judged(world, Judge(shared), draws=2, error=1.0).signature["sampled"]["rows"] == 2
 
 
+def test_a_sample_ends_with_enough_degrees_of_freedom(world):
+    index, tests, _ = world
+    few = mo.expectation(index, tests[:4], "bleu", judge=Judge(shared), higher_is_better=True, draws=200, error=1.0)
+    assert few.signature["sampled"]["rows"] == 26  # 4 times 25
+
+
 def test_judgements_of_the_pairs_are_told_and_kept(world, tmp_path):
     index, tests, _ = world
     lines, judge = [], Judge(shared)
