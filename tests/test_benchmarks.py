@@ -797,7 +797,7 @@ def test_cascade_of_the_floor(state_rows, data):
         for n in np.diff(encoded.ptr).tolist()
         for m in np.diff(representation.ptr).tolist()
     )
-    expected = 2 * representation.codes.shape[1] * (first * 0.25 + pairs * 0.25) / 4
+    expected = 2 * representation.screens["codes"].shape[1] * (first * 0.25 + pairs * 0.25) / 4
     assert codes.flop == pytest.approx(expected)
     assert products.flop == pytest.approx(2 * width * pairs * (0.25 + 2 * 0.1))
     if benchmark_data.HAS_FAISS:

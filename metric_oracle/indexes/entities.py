@@ -120,7 +120,8 @@ def _distinct(table: EntityTable, of_row: np.ndarray) -> EntityLists:
     used_table = table.take(used)
     vectors = used_table.vectors + np.float32(0)  # -0.0 becomes 0.0
     first, entity = distinct_rows(vectors)
-    which, distinct = distinct_lists(used_table.ptr, entity.astype(np.int64) << 8 | used_table.kinds)
+    number = np.unique(entity.astype(np.int64) << 8 | used_table.kinds, return_inverse=True)[1]
+    which, distinct = distinct_lists(used_table.ptr, number.astype(np.int32))
     lists, source = used_table.take(distinct), places_of_lists(used_table.ptr, distinct)
     rows = group_rows(numbered_anew(used_of_row, which), len(distinct))
     # Vectors are numbered by first use and every distinct list is kept, so every vector is used.

@@ -180,9 +180,9 @@ def test_a_search_of_one_query_scores_64_items_that_may_be_dropped(index, querie
     """Those among them that were not dropped are left out."""
     attached = {kind: replace(given, of_row=given.of_row[:1]) for kind, given in queries.attached.items()}
     alone = replace(queries, ids=queries.ids[:1], texts=queries.texts[:1], attached=attached)
-    sizes, honest = [], Backend.total
+    sizes, honest = [], Backend.scores
     monkeypatch.setattr(
-        Backend, "total", lambda self, exact: sizes.append(len(exact["bertscore"])) or honest(self, exact)
+        Backend, "scores", lambda self, exact: sizes.append(len(exact["bertscore"])) or honest(self, exact)
     )
     retrieve(index, alone, "radcliq", threads=1)
     n_listed, n_checked = sizes[:2]
