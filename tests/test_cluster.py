@@ -474,12 +474,12 @@ def test_a_cluster_that_does_not_answer(made, tmp_path):
 def test_a_board_that_is_stopped_is_one_line(machines, tmp_path, monkeypatch):
     """It is a process of Ray's; nothing waits for it for ever."""
     monkeypatch.setattr(engine, "ANSWER", 2.0)
-    stopped = []
+    stopped, earlier = [], {board.pid for board in at_work("Board")}  # those of the tests before may not have ended
 
     def stop() -> None:
         while not (tmp_path / "shard-00000").exists():
             time.sleep(0.05)
-        stopped.extend(at_work("Board"))
+        stopped.extend(board for board in at_work("Board") if board.pid not in earlier)
         for board in stopped:
             board.suspend()
 
