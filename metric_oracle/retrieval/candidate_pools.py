@@ -89,13 +89,7 @@ class Pool:
         row = np.concatenate([*rows, np.empty(0, np.int64)])
         ends = np.cumsum([len(some) for some in rows])[:-1]
         for m, (search, _) in enumerate(self.lists):
-            pairs = search.pairs(queries)
-            document = np.full(self.index.n_reports, -1)
-            document[: len(pairs.document_of_row)] = pairs.document_of_row
-            is_known = document[row] >= 0
-            of_rows = np.full(len(row), np.nan)
-            of_rows[is_known] = pairs.score(pairs.which[query[is_known]], document[row[is_known]])
-            for q, scores in enumerate(np.split(of_rows, ends)):
+            for q, scores in enumerate(np.split(search.pairs(queries).score_corpus_rows(query, row), ends)):
                 found[q][m] = scores
         return found
 

@@ -121,7 +121,7 @@ class Pairs:
         return np.array([n_rows[key] for key in keys], np.int64)
 
     def distinct(self, query: np.ndarray, document: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return queries and documents of the distinct ones of some pairs, query by query, and which each pair is."""
+        """Return queries and documents of the distinct pairs, sorted by query, and the number of each pair in these."""
         n_documents = int(self.document_ptr[-1])
         numbers, which = np.unique(query * n_documents + document, return_inverse=True)
         return *np.divmod(numbers, n_documents), which
@@ -134,6 +134,17 @@ class Pairs:
         scores = np.empty(len(query))
         for arrays, some, queries, documents in self._by_part(query, document):
             scores[some] = self.kernel.scores(self.kernel.counts(*arrays, queries, documents))
+        return scores
+
+    def score_corpus_rows(self, query: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """Return the exact scores of pairs of a query and a corpus row: float64[n], NaN for a row without a document.
+
+        Queries, int64[n], are numbered as they were given, equal ones included.
+        """
+        document = np.append(self.document_of_row, -1)[np.minimum(row, len(self.document_of_row))]
+        is_scored = document >= 0
+        scores = np.full(len(row), np.nan)
+        scores[is_scored] = self.score(self.which[query[is_scored]], document[is_scored])
         return scores
 
     def score_with_components(

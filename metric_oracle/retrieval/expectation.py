@@ -284,15 +284,9 @@ def _control(plan: Plan, queries: Reports, rows: np.ndarray, progress: Progress 
     They are 0 for rows that the metric cannot score, so that their expectation is 0 in any case.
     """
     means = expectation_of(plan, queries, progress=progress).table["mean"].to_numpy()
-    pairs = plan.pairs(queries)
-    document_of_row = np.full(plan.index.n_reports, -1)
-    document_of_row[pairs.row_id] = pairs.document_of_row[pairs.row_id]
-    document = document_of_row[rows]
-    is_known = document >= 0
-    deviations = np.zeros(rows.shape)
-    of_query = np.broadcast_to(np.arange(len(rows))[:, None], rows.shape)[is_known]
-    deviations[is_known] = pairs.score(pairs.which[of_query], document[is_known]) - means[of_query]
-    return deviations
+    query = np.repeat(np.arange(len(rows)), rows.shape[1])
+    deviations = plan.pairs(queries).score_corpus_rows(query, rows.ravel()) - means[query]
+    return np.where(np.isnan(deviations), 0.0, deviations).reshape(rows.shape)
 
 
 def read_expectation(path: str | Path) -> Expectation:

@@ -40,17 +40,16 @@ class Terms(Kernel):
         self, name: str, corpus: Combined, batch: Combined, query: np.ndarray, document: np.ndarray
     ) -> np.ndarray:
         """Return the exact scores of pairs of a distinct query and a document under the metric `name`: float64[n]."""
-        kernel, side = self.kernels[name], (corpus.parts[name], batch.parts[name])
-        return kernel.scores(kernel.counts(*side, batch.of(name, query), corpus.of(name, document)))
+        return self.exact(name, corpus, batch, query, corpus.of(name, document))
 
     def stream(self, name: str, corpus: Combined, batch: Combined, chosen: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield the scores of all documents of the metric `name` with each chosen query, see `score_all`."""
         places = batch.of(name, list(chosen)).tolist()
         return self.kernels[name].score_all(corpus.parts[name], batch.parts[name], places)
 
-    def exact(self, name: str, corpus: Combined, batch: Combined, q: int, documents: np.ndarray) -> np.ndarray:
-        """Return the exact scores of query q with documents of the metric `name` itself, int64[n]: float64[n]."""
-        which = np.full(len(documents), batch.of(name, q))
+    def exact(self, name: str, corpus: Combined, batch: Combined, query: Any, documents: np.ndarray) -> np.ndarray:
+        """Return the exact scores of documents of the metric `name` itself, int64[n], with one query or one each."""
+        which = np.full(len(documents), batch.of(name, query))
         kernel = self.kernels[name]
         return kernel.scores(kernel.counts(corpus.parts[name], batch.parts[name], which, documents))
 
