@@ -43,7 +43,7 @@ class TokenItem:
 
     states: np.ndarray  # float32[n, d], token states
     ids: np.ndarray  # int32[n], token ids
-    # What follows is None of a document of the corpus: as a candidate it has the weights of the reference.
+    # The fields below are None for a corpus: the tokens of a candidate have the weights of the reference's batch.
     weights: np.ndarray | None = None  # float64[n], weight of each token
     weight_of_id: np.ndarray | None = None  # float64[ids], weight of each token id
     baseline: tuple[float, float, float] | None = None  # (precision, recall, f1) that scores are relative to, if any

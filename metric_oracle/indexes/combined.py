@@ -31,7 +31,7 @@ class CombinedDocuments(Documents):
 
     @classmethod
     def _of(cls, parts: dict[str, Any], names: Sequence[str]) -> Self:
-        """Return the combinations of `parts`, sorted by the documents of the representations `names`, in this order."""
+        """Return the distinct combinations of documents of `parts`, sorted by those of `names` in turn."""
         n_rows = max(len(part.document_of_row) for part in parts.values())
         columns = [documents_of_rows(parts[name].row_ptr, parts[name].row_id, n_rows) for name in names]
         table = np.stack(columns, axis=1)

@@ -111,7 +111,7 @@ class Documents:
         raise NotImplementedError
 
     def of_metric(self, metric: Metric) -> tuple["Documents", np.ndarray]:
-        """Return the documents that a metric compares, and which of them each document contains: int[D].
+        """Return the documents that a metric compares, and the number of the one in each of these: int[D].
 
         By default they are these documents.
         """

@@ -32,7 +32,7 @@ def distinct_in_order(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def numbered_anew(numbers: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Return the new number of each number from 0, which `new` has for all that there are, and -1 for each -1."""
+    """Return `new[number]` for each of some numbers, and -1 for each -1."""
     return np.append(new, -1)[numbers]
 
 

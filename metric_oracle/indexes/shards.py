@@ -145,7 +145,7 @@ class ShardSet(Index):
         return self._frequencies[kind]
 
     def representation(self, metric: Metric) -> Any:
-        """Return the documents of all shards that a metric compares, joined into those of a single index, once.
+        """Return the documents that a metric compares of all shards, joined as in a single index; they are joined once.
 
         Raise InputError unless the set holds them and they are joined, see `is_joined`.
         """

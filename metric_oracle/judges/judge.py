@@ -18,7 +18,7 @@ from metric_oracle.findings.score_names import FOREIGN
 from metric_oracle.judges.judgements import pair_ids
 
 SCORE = "score"
-# What an answer may repeat of the pair, and columns of results: no name of a component or a judge.
+# Fields of an answer that repeat the pair, and columns of results: components and judges have other names.
 COLUMNS = {"pair", "reference", "candidate", "prediction", "text", *FIXED, *AFTER, *OF_POOL} - {SCORE}
 
 Pair = tuple[str, str]  # reference and candidate

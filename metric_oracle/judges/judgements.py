@@ -79,7 +79,7 @@ class Judgements:
             self._piece, self._n_lines = None, 0
 
     def _read(self, name: str) -> None:
-        """Take the judgements of a piece; one that a killed process left is cut after its last whole line."""
+        """Read the judgements of a piece; a piece that a killed process left is cut after its last whole line."""
         path, is_finished = self.folder / name, bool(self._job.pieces[name].sha256)
         if not path.is_file():
             self._job.remove(name)

@@ -13,7 +13,8 @@ from metric_oracle.judges.judge import SCORE, Asked, Pair, Take
 from metric_oracle.judges.pair_models import COMPONENTS, ErrorModel, totals
 
 CHUNK = 1024  # pairs that a model gets at a time: a kill loses no more
-# Number of the first pair that a command gets: one that numbers its answers itself is found at the first of them.
+# Number of the first pair that a command gets. A command that counts from 0 or 1, instead of repeating the number of
+# each pair, is refused at its first answer.
 FIRST = 1001
 
 Ask = Callable[[Sequence[Pair], Take], Asked]

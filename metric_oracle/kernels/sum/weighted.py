@@ -39,7 +39,7 @@ class WeightedSearch:
         self.sums, self.corpus, self.batch, self.k = sums, corpus, batch, k
         self.answers, self.workspace = answers, workspace
         self.terms, self.intercept = sums.record.terms, sums.record.intercept
-        # Names of the terms that are not cheap, None if there is none.
+        # Names of the terms whose scores are expensive: cosines of embeddings and BERTScore. None without such a term.
         self.cosine, self.bertscore = (
             next((name for name, t in self.terms.items() if t.metric.kernel == kernel), None)
             for kernel in (COSINE, BERTSCORE)
