@@ -62,7 +62,6 @@ def score_rows(
     text: bool = False,
     progress: Progress | None = None,
     pair_models: Mapping[str, PairModel] = NO_MODELS,
-    judge: Judge | None = None,
 ) -> Scores:
     """Score the pairs of query i and corpus row ``rows[i]``, each distinct pair once, equal to the plain scorers.
 
@@ -71,8 +70,8 @@ def score_rows(
     is. A blank text needs no graph: its RadGraph F1 is 0, as are BLEU and ROUGE-L; BERTScore is 0 before rescaling.
 
     `system` names in the signature what chose the rows. Of the options only `idf` and `rescale` are used. With `text`
-    the table also has the texts of both sides. `pair_models` are by representation; the scores of a judge
-    are the last metric. Raise InputError if rows, metrics or queries do not fit the index.
+    the table also has the texts of both sides. `pair_models` are by representation. Raise InputError if rows, metrics
+    or queries do not fit the index.
     """
     rows = np.asarray(rows)
     n = len(queries.ids)
@@ -114,12 +113,6 @@ def score_rows(
             total = composite(values.values(), record.terms.values(), record.intercept)
             scored[record.name] = _Scored(is_known, total, values)
     entries = {record.name: _signature(record, index, used) for record in records}
-    if judge is not None:
-        both = list(zip(queries.texts, index.take("text", rows).to_pylist(), strict=True))
-        found = judge.score(both, counter(progress, judge.name, len({*both})))
-        scored[judge.name] = _Scored(np.ones(n, bool), found.scores, found.components)
-        noted |= {judge.name: {**judge.signature, **found.notes}}
-        entries[judge.name] = judge.entry
     signature = {
         "kind": "scores",
         "system": system,
@@ -141,6 +134,29 @@ def score_rows(
         columns["reference"] = pa.array(queries.texts, pa.large_string())
         columns["prediction"] = index.take("text", rows)
     return Scores(pa.table(columns), signature)
+
+
+def with_judge(
+    scores: Scores, judge: Judge, pairs: Sequence[tuple[str, str]], progress: Progress | None = None
+) -> Scores:
+    """Return scores with one more metric, those of a judge; `pairs` are the texts (reference, candidate) of each row.
+
+    Its column stands after those of the other metrics, its components after all components.
+    """
+    found = judge.score(pairs, counter(progress, judge.name, len({*pairs})))
+    components = {f"{judge.name}.{part}": values for part, values in found.components.items()}
+    new = {name: pa.array(values, pa.float64()) for name, values in {judge.name: found.scores, **components}.items()}
+    columns = {name: scores.table[name] for name in scores.table.column_names}
+    texts = [name for name in ("reference", "prediction") if name in columns]
+    names = ["query_id", *scores.metrics, judge.name]
+    names += [name for name in columns if name not in (*names, *texts)]
+    signature = {
+        **scores.signature,
+        "metrics": {**scores.signature["metrics"], judge.name: judge.entry},
+        "noted": {**scores.signature.get("noted", {}), judge.name: {**judge.signature, **found.notes}},
+    }
+    table = pa.table({name: (columns | new)[name] for name in [*names, *components, *texts]})
+    return replace(scores, table=table, signature=signature)
 
 
 def _chosen(

@@ -29,7 +29,7 @@ from metric_oracle.metrics import ATTACHED, METRICS, REPRESENTATIONS, get_metric
 from metric_oracle.reading import AttachedReports, Given, attached, pairs_of_one_table, read_joined, say_wordless
 from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, NO_MODELS, score_rows
+from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, NO_MODELS, score_rows, with_judge
 from metric_oracle.sources.attaching import attach_sources, attached_sources, can_make, is_model, run_models
 from metric_oracle.sources.contract import ignore
 from metric_oracle.sources.pair_models import open_pair_models
@@ -331,9 +331,9 @@ def score_sides(
     )
     row_of = {prediction: row for row, prediction in enumerate(order)}
     rows = np.array([row_of[i] for i in answered], np.int64)
+    pairs = [(text, corpus.texts[row]) for text, row in zip(queries.texts, rows, strict=True)]
     if judge is not None:
-        pairs = [*dict.fromkeys((text, corpus.texts[row]) for text, row in zip(queries.texts, rows, strict=True))]
-        judge.check_cost(len(pairs), judge.n_kept(pairs), tell)
+        judge.check_cost(len({*pairs}), judge.n_kept({*pairs}), tell)
     usual = [name for name in DEFAULT_METRICS if all(can_make(corpus, kind) for kind in METRICS[name].representations)]
     built = [name for name in (usual if names is None else names) if METRICS[name].is_searched]
     index = MemoryIndex(corpus, built, progress=silent if progress is None else progress)
@@ -347,8 +347,9 @@ def score_sides(
         text=text,
         progress=progress,
         pair_models=pair_models,
-        judge=judge,
     )
+    if judge is not None:
+        scores = with_judge(scores, judge, pairs, progress)
     n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
     if n_cut:
         tell(f"cut off at the encoder's longest input: {n_cut:,} references")
