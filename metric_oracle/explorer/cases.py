@@ -39,6 +39,7 @@ from metric_oracle.tables.systems import (
     YARDSTICKS,
     GivenResults,
     ReadResults,
+    is_oracle,
     name_of_results,
     oracle_name,
 )
@@ -105,6 +106,11 @@ class JoinedFile:
     last: np.ndarray  # int64[Q], one after its last row; -1 if it has none
     # Positions in `Cases.columns` of the scores of its candidates, also of an oracle's scores in another file.
     columns: tuple[int, ...] = ()
+
+    @property
+    def proof(self) -> str:
+        """The column that says whether a candidate is proven to be the best."""
+        return "certified" if "certified" in self.table.column_names else "exact"
 
     def of_best(self, name: str) -> pa.ChunkedArray:
         """Return a column of the table at each test report's best candidate, null where it has none."""
@@ -187,7 +193,7 @@ class Cases:
             text = self.index.take("text", np.array([row]))[0].as_py()
         else:
             text = None
-        named = [table[name][i].as_py() for name in ("candidate_id", "score", "n_ties", "fallback", "exact")]
+        named = [table[name][i].as_py() for name in ("candidate_id", "score", "n_ties", "fallback", file.proof)]
         columns = file.columns if rank == 1 else file.columns[:1]
         return Candidate(number, columns, rank, row, named[0], named[1], text, *named[2:])
 
@@ -200,10 +206,15 @@ class Cases:
         many different reports the oracles chose (`differ`) and their `distance`, and whether each CheXbert label is
         positive, by its name, if the test reports have labels.
         """
-        ties, fallback, exact = (
+        ties, fallback = (
             [pl.Series(file.of_best(name)) for file in self.joined if file.columns and name in file.table.column_names]
-            for name in ("n_ties", "fallback", "exact")
+            for name in ("n_ties", "fallback")
         )
+        proven = [
+            pl.Series(file.of_best(file.proof))
+            for file in self.joined
+            if file.columns and file.proof in file.table.column_names
+        ]
         differ, distance = _disagreement(*_of_oracles(self))
         scores = {column.name: pl.Series(column.values, nan_to_null=True) for column in self.columns}
         rated = np.zeros(len(self.ids), bool) if self.rated is None else self.rated.has(self.ids)
@@ -211,7 +222,7 @@ class Cases:
         return pl.DataFrame({"q": np.arange(len(self.ids)), **scores, **known}).with_columns(
             ties=pl.max_horizontal(pl.lit(0), *ties),
             fallback=pl.any_horizontal(pl.lit(False), *(one.fill_null(False) for one in fallback)),
-            inexact=pl.any_horizontal(pl.lit(False), *(~one.fill_null(True) for one in exact)),
+            inexact=pl.any_horizontal(pl.lit(False), *(~one.fill_null(True) for one in proven)),
         )
 
     def record(self, name: str) -> Metric | None:
@@ -233,7 +244,7 @@ def _of_oracles(cases: Cases) -> tuple[np.ndarray, list[Any]]:
     number: dict[Any, int] = {None: -1}
     chosen = []
     for file in cases.joined:
-        if "row" in file.table.column_names and file.signature.get("baseline") is None and file.columns:
+        if "row" in file.table.column_names and is_oracle(file.signature) and file.columns:
             is_known = "text" in file.table.column_names or cases.index is not None
             texts = cases.best_texts(file) if is_known else file.of_best("row").to_pylist()
             chosen.append([number.setdefault(text, len(number) - 1) for text in texts])
@@ -357,8 +368,8 @@ def _numbered(
 
     `columns_of` has the columns of each file, `has_reports` whether it is one of `retrieve` or a baseline.
 
-    `oracle study` writes an oracle twice: its reports, and their scores under all metrics. The oracle's own scores are
-    kept once, and its reports get the others.
+    `oracle study` writes an oracle, and the best of a pool, twice: the reports, and their scores under all metrics. The
+    scores by which reports were chosen are kept once, and the reports get the others.
     """
     columns: list[ScoreColumn] = []
     numbers: list[list[int]] = [[] for _ in columns_of]
@@ -367,7 +378,7 @@ def _numbered(
             (own, t)
             for own in (() if has_reports[s] else of_file)
             for t, others in enumerate(columns_of)
-            if has_reports[t] and own.role == ORACLE and own.system == others[0].system and _is_same(own, others[0])
+            if has_reports[t] and own.system == others[0].system and _is_same(own, others[0])
         ]
         own, owner = twins[0] if twins else (None, s)
         for column in of_file:

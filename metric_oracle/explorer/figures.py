@@ -1,4 +1,4 @@
-"""Figures with their tables, for pages and the report: random retrieval, agreement with radiologists."""
+"""Sections of pages and the report: pools of judges, random retrieval, agreement with radiologists."""
 
 import base64
 from collections.abc import Callable
@@ -9,21 +9,24 @@ from metric_oracle.base.errors import MetricOracleError
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.findings.figures import picture
 from metric_oracle.findings.printed_tables import PaperTable, entry
+from metric_oracle.findings.results import Results
+from metric_oracle.findings.views import pool_lines
 from metric_oracle.raters.alignment import Alignment, align
 from metric_oracle.raters.failure_modes import FailureModes, failure_modes
 from metric_oracle.retrieval.expectation import Expectation
+from metric_oracle.tables.systems import name_of_results
 
 
 @dataclass(frozen=True)
 class PageSection:
-    """One figure with tables of its numbers."""
+    """One figure with tables of its numbers, or only lines."""
 
     key: str  # name in the figure's address, such as "align"
     title: str
     tables: list[PaperTable] = field(default_factory=list)
     alt: str = ""  # alternative text of the figure; its numbers are in the tables
     svg: bytes = b""  # the figure; empty if it could not be drawn
-    lines: list[str] = field(default_factory=list)  # why tables or the figure are missing
+    lines: list[str] = field(default_factory=list)  # what stands above, such as why the figure is missing
 
     @property
     def source(self) -> str:
@@ -32,8 +35,11 @@ class PageSection:
 
 
 def sections(cases: Cases) -> list[PageSection]:
-    """Return the figures of random retrieval in the files, and of the ratings; one that cannot be drawn says why."""
-    shown = []
+    """Return the pools in the files, and the figures of random retrieval and of the ratings.
+
+    A figure that cannot be drawn says why.
+    """
+    shown = pools(cases)
     for number, file in enumerate(file for file in cases.files if isinstance(file, Expectation)):
         metric = file.signature["metric"]
         shown.append(_section(f"chance-{number + 1}", f"Chance under {metric}", lambda file=file: file, _of_chance))  # type: ignore[misc]
@@ -43,6 +49,15 @@ def sections(cases: Cases) -> list[PageSection]:
         shown.append(_section("align", "Agreement with radiologists", lambda: align(ratings, scores), _of_alignment))
         shown.append(_section("failure-modes", "Failure modes", lambda: failure_modes(ratings), _of_modes))
     return shown
+
+
+def pools(cases: Cases) -> list[PageSection]:
+    """Return what the files of reranked pools say of the oracle under their judge."""
+    judged = [file for file in cases.files if isinstance(file, Results) and "judge" in file.signature]
+    return [
+        PageSection(f"pool-{number}", name_of_results(file.signature), lines=[f"{'; '.join(pool_lines(file))}."])
+        for number, file in enumerate(judged, 1)
+    ]
 
 
 def _section(
@@ -70,7 +85,10 @@ def _of_chance(expectation: Expectation) -> tuple[list[PaperTable], str]:
     names = [name for name in expectation.table.column_names if name not in ("query_id", "n")]
     cells = [entry(f"{expectation.table[name].to_numpy().mean():z.4f}") for name in names]
     title = f"Scores of a test report with all reports, mean over {expectation.table.num_rows:,} test reports"
-    table = PaperTable(title, names, [(str(expectation.signature["metric"]), cells)])
+    sample = expectation.sample
+    if sample:
+        title += f", estimated from {expectation.signature['sampled']['rows']:,} random ones each"
+    table = PaperTable(title, names, [(str(expectation.signature["metric"]), cells)], [sample] if sample else [])
     return [table], f"Histogram of the scores of {expectation.counts.sum():,} pairs, and their mean."
 
 

@@ -14,7 +14,7 @@ from metric_oracle.explorer.cases import ORACLE, Cases
 from metric_oracle.explorer.copied_cases import shown_copy
 from metric_oracle.explorer.evidence import Segment
 from metric_oracle.explorer.exhibits import exhibit_texts
-from metric_oracle.explorer.figures import sections
+from metric_oracle.explorer.figures import pools, sections
 from metric_oracle.explorer.first_page import Strip, Telling, alone, copies_of, strips, telling
 from metric_oracle.explorer.first_page_view import SHAPES, alone_sentence, copies_sentence, places, verdicts
 from metric_oracle.explorer.opposites import marked
@@ -41,6 +41,7 @@ def overview(cases: Cases) -> dict[str, Any]:
         "copies": copies_sentence(copies, found, cases.index is not None and cases.queries is not None),
         "differ": alone_sentence(alone(cases), titles, n_differ, len(cases.ids)),
         "cards": [_card(cases, card) for card in telling(cases, found)],
+        "sections": pools(cases),
         **drawn(found),
     }
 

@@ -217,6 +217,14 @@ class Scores(Frames):
         write_numbers(path, table, self.signature)
 
 
+def bound_under(judge: Mapping[str, Any]) -> str:
+    """Return what the best scores of pools are to the oracle under a judge: numbers on the worse side of it.
+
+    `judge` is its entry in a signature.
+    """
+    return f"{'a lower' if judge['direction'] == 'higher' else 'an upper'} bound of the oracle under {judge['name']}"
+
+
 def read_results(path: str | Path) -> Results:
     """Read the results of a search from a file.
 

@@ -14,8 +14,8 @@ _HEX = 8  # characters of a checksum
 def short_signature(signature: Mapping[str, Any]) -> str:
     """Return the one-line form of the full signature of any result, which is in its file.
 
-    Its parts, joined by ``|``, are metric or command, published tool with equal numbers, settings, section, the first
-    8 characters of the checksums of index, references and ratings, bootstrap, and version.
+    Its parts, joined by ``|``, are metric or command, published tool with equal numbers, settings, pool of a judge,
+    section, the first 8 characters of the checksums of index, references and ratings, bootstrap, and version.
     """
     return "|".join(re.sub(r"[\s|]+", "-", part) for part in _parts(signature) if part)
 
@@ -50,6 +50,8 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield str(signature.get("command", signature.get("kind", "")))
         yield "+".join(map(str, metrics or ()))
+    if isinstance(signature.get("pool"), Mapping):
+        yield f"pool:{_pool(signature['pool'])}"
     if isinstance(signature.get("section"), str):
         yield signature["section"]
     for name, key in (("idx", "index"), ("refs", "references")):
@@ -68,6 +70,14 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
     if "rate" in signature:
         yield f"fdr:{signature['rate']:g}"
     yield f"v{signature.get('version', '?')}"
+
+
+def _pool(pool: Mapping[str, Any]) -> str:
+    """Return the reports that a judge scored, such as "bleu-2:50+random:20", or "all"."""
+    if pool["size"] == "all":
+        return "all"
+    lists = [f"{of_list['metric']}:{of_list['size']}" for of_list in pool.get("lists", ())]
+    return "+".join([*lists, *([f"random:{pool['random']}"] if "random" in pool else [])])
 
 
 def _tool(record: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 from metric_oracle.base.choices import RESTRICTIONS
 from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.printed_tables import PaperTable, entry, plain
-from metric_oracle.findings.results import Results, Scores
+from metric_oracle.findings.results import Results, Scores, bound_under
 from metric_oracle.findings.signature import signature_line
 from metric_oracle.statistics import FEW, RESAMPLES, effective_studies
 
@@ -70,7 +70,7 @@ def _answer(record: dict[str, Any], rank_width: int, score_width: int, component
         yield Padding(one_line(record["text"]), margin)
 
 
-def _pool_lines(results: Results) -> list[str]:
+def pool_lines(results: Results) -> list[str]:
     """Return lines that describe a pool of candidates: its size, and how many best reports it certainly contains."""
     pool, table = results.signature["pool"], results.table
     best = table["rank"].to_numpy() == 1
@@ -80,7 +80,8 @@ def _pool_lines(results: Results) -> list[str]:
     judge = results.signature["judge"]
     parts = [f"the first {of_list['size']:,} under {of_list['metric']}" for of_list in pool["lists"]]
     parts += [f"{pool['random']:,} at random"] if "random" in pool else []
-    lines = [f"pool: {', '.join(parts)}; {pool['pairs']:,} distinct pairs"]
+    lines = [f"{bound_under(judge)}, as reports outside the pool were not scored"]
+    lines.append(f"pool: {', '.join(parts)}; {pool['pairs']:,} distinct pairs")
     if judge["best"] is not None:
         beyond = f"{'below' if judge['direction'] == 'lower' else 'above'} {judge['best']:g}"
         lines.append(f"certified, as no score is {beyond}: {certified:,} of {n:,} best answers")
@@ -116,7 +117,7 @@ def _result_lines(results: Results) -> list[str]:
     if signature["metric"] == "crg" and baseline is None:
         lines.append(f"CRG of the best answers {1 / (2 - best.mean()):.4f}")
     if "pool" in signature:
-        lines += _pool_lines(results)
+        lines += pool_lines(results)
     if "stages" in signature:
         skipped = math.fsum(share for stage, share in signature["stages"].items() if stage != "scored")
         lines += [f"{skipped:.2%} of pairs skipped: a bound proved they cannot win"] if skipped else []

@@ -24,7 +24,7 @@ from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.cells import number_of
-from metric_oracle.findings.figures import new_figure
+from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
@@ -86,24 +86,32 @@ class Expectation(Finding):
         """Return one line: the number of queries and the mean score."""
         return f"{self.table.num_rows:,} lines, mean score {self.table['mean'].to_numpy().mean():.4f}"
 
+    @property
+    def sample(self) -> str:
+        """How the means under a judge were estimated; empty without a judge."""
+        sampled = self.signature.get("sampled")
+        if sampled is None:
+            return ""
+        return (
+            f"standard error {sampled['standard_error']:.1g}; {sampled['pairs']:,} pairs were judged; without the "
+            f"correction by the exact means of {', '.join(sampled['slopes'])} the mean would be "
+            f"{sampled['plain_mean']:.4f}, standard error {sampled['plain_error']:.1g}"
+        )
+
     def tables(self) -> list[PaperTable]:
         """Return the score distributions of the first queries, and the mean over all queries."""
         columns = {name: number_of(name) for name in self.table.column_names if name not in ("query_id", "n")}
         n, n_rows = self.table.num_rows, self.table["n"][0].as_py()
         lines = [f"{n:,} test reports x {n_rows:,} reports, mean score {self.table['mean'].to_numpy().mean():.4f}"]
-        sampled = self.signature.get("sampled")
-        if sampled is not None:
-            lines[0] += f", standard error {sampled['standard_error']:.1g}"
-            lines.append(
-                f"{sampled['pairs']:,} pairs were judged; without the correction by the exact means of "
-                f"{', '.join(sampled['slopes'])} the mean would be {sampled['plain_mean']:.4f}, standard error "
-                f"{sampled['plain_error']:.1g}"
-            )
+        if self.sample:
+            lines.append(self.sample)
         elif self.signature["error"] > 0:
             lines.append(f"error of a score at most {self.signature['error']:.1e}")
         if n > SHOWN_QUERIES:
             lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
-        how = "exact over the corpus" if sampled is None else f"from {sampled['rows']:,} for each test report"
+        how = "exact over the corpus"
+        if self.sample:
+            how = f"from {self.signature['sampled']['rows']:,} for each test report"
         title = f"{self.signature['metric']} of a random report: {how}"
         rows = self.table.slice(0, SHOWN_QUERIES).to_pylist()
         return [listing(title, rows, "query_id", columns, ["; ".join(lines)], "query")]
@@ -116,9 +124,10 @@ class Expectation(Finding):
         axes.stairs(100 * self.counts / self.counts.sum(), self.edges, fill=True, color="0.65")
         axes.axvline(means.mean(), color="C3", label=f"mean {means.mean():.4f}")
         axes.set_xlim(self.edges[0], self.edges[-1])
-        axes.set_xlabel(f"{self.signature['metric']} of a test report and a random report of the corpus")
+        axes.set_xlabel(f"{literal(self.signature['metric'])} of a test report and a random report of the corpus")
         axes.set_ylabel("pairs (%)")
-        axes.set_title(f"{len(means):,} test reports x {n_rows:,} reports", fontsize="medium", loc="left")
+        drawn = f"{self.signature['sampled']['rows']:,} random" if self.sample else f"{n_rows:,}"
+        axes.set_title(f"{len(means):,} test reports x {drawn} reports", fontsize="medium", loc="left")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
         return figure

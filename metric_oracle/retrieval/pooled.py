@@ -19,6 +19,7 @@ from metric_oracle.findings.cells import ALIKE, Format, Record, arrow, ends_of, 
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
+from metric_oracle.findings.results import bound_under
 from metric_oracle.findings.signature import signed
 from metric_oracle.statistics import LEVEL, RESAMPLES, Array, difference, expected_best, intervals
 
@@ -37,7 +38,7 @@ class JudgedPool(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class PooledOracle(Finding):
-    """The best scores of pools under a judge: a bound of its oracle, see `bound`, and how far it can be trusted."""
+    """The best scores of pools under a judge: a bound of its oracle, and how far it can be trusted."""
 
     # drawn (false: the first n reports of the pool; true: n of the random reports, in expectation), n, mean (the best
     # score, over the test reports), low and high (its 95 % interval), degenerate
@@ -64,17 +65,11 @@ class PooledOracle(Finding):
         places, sizes = (self.reports[name].to_numpy() for name in ("place", "pool"))
         return float((10 * places > 9 * sizes).mean())
 
-    @property
-    def bound(self) -> str:
-        """What the best scores of the pools are to the oracle: numbers on the worse side of it."""
-        return "a lower bound" if self.signature["judge"]["direction"] == "higher" else "an upper bound"
-
     def summary(self) -> str:
         """Return one line: the mean best score, of how many test reports, and that it is a bound."""
         best = self.reports["best"].to_numpy()
         return (
-            f"mean best score {best.mean():.4f} over {len(best):,} test reports, "
-            f"{self.bound} of the oracle under {self.signature['judge']['name']}"
+            f"mean best score {best.mean():.4f} over {len(best):,} test reports, {bound_under(self.signature['judge'])}"
         )
 
     def warnings(self) -> list[str]:
@@ -88,9 +83,9 @@ class PooledOracle(Finding):
     def tables(self) -> list[PaperTable]:
         """Return the curve, and what each list contributes; the notes stand under the second."""
         judge, reports = self.signature["judge"], self.reports
-        name, n = f"{judge['name']} {arrow(judge['direction'])}", reports.num_rows
+        name, n, bound = f"{judge['name']} {arrow(judge['direction'])}", reports.num_rows, bound_under(judge)
         notes = [
-            f"{self.bound.capitalize()} of the oracle under {judge['name']}: reports outside the pool were not scored.",
+            f"{bound[0].upper()}{bound[1:]}: reports outside the pool were not scored.",
             *self.warnings(),
             f"{100 * self.late:.1f} % of the best scores are first reached in the last tenth of the pool.",
         ]
