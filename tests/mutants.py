@@ -295,10 +295,10 @@ MUTANTS = [
     ),
     Mutant(
         "retrieval/brute_force.py",
-        "a query without words has a score",
-        "(lengths[first:last] == 2) | (counts[i] == 2)",
-        "lengths[first:last] == 2",
-        "retrieval/test_verification.py -k 'brute and bertscore'",
+        "a document without words has a score",
+        "wordless = lengths[first:last] == 2",
+        "wordless = lengths[first:last] == 1",
+        "retrieval/test_verification.py -k brute_force_of",
     ),
     Mutant(
         "retrieval/expectation.py",

@@ -195,12 +195,12 @@ def _bertscores(
         cosines = directions @ _directions(index.states[tokens]).T
         weights = encoded.weight_of_id[index.ids[tokens]]
         total = np.add.reduceat(weights, starts)
+        wordless = lengths[first:last] == 2  # documents of the two special tokens; a query of these is refused
         for i, q in enumerate(chosen):
             own = cosines[stops[i] - counts[i] : stops[i]]
             precision = _ratio(np.add.reduceat(weights * own.max(axis=0), starts), total)
             of_query = batch.weights_of(q)
             recall = _ratio(of_query @ np.maximum.reduceat(own, starts, axis=1), of_query.sum())
-            wordless = (lengths[first:last] == 2) | (counts[i] == 2)
             precision[wordless] = recall[wordless] = 0.0
             block_scores = precision if part == PRECISION else recall
             unsure = np.zeros(last - first, bool)

@@ -13,10 +13,12 @@ import metric_oracle as mo
 from metric_oracle.base.errors import BackendError, ExactnessError, IndexFormatError, InputError
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes import bertscore
+from metric_oracle.indexes.build import build_index
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval import brute_force
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.kernels import load_reference
+from metric_oracle.sources.token_states import load_encoder
 from support import inputs
 
 K = 3
@@ -488,6 +490,17 @@ def test_brute_force_is_the_plain_search(whole, metric):
         if k == 1 and metric != "crg":  # but for a few, products decide
             assert 0 < len(pairs.known) < len(plain) / 4
     assert sum(told) == 3 * brute_force.n_pairs(pairs, chosen)
+
+
+def test_brute_force_of_reports_without_words(tmp_path, fake_encoder):
+    """The special tokens of a report without words are near those of a query, but its score is 0."""
+    reports = mo.Reports(list("abc"), ["", "heart normal", "no effusion"], opened_encoder=load_encoder("fake"))
+    index = build_index(reports, tmp_path / "I", metrics=["bertscore"])
+    record = get_metric("bertscore:recall")
+    pairs = Pairs.of(index, record, mo.Reports.from_texts([f"word{i}" for i in range(20)]), {})
+    for q in set(pairs.which.tolist()):
+        scores = [load_reference(record)(*pairs.items(q, unit))[0] for unit in range(3)]
+        assert brute_force.search(pairs, [q], 1, lambda n: None).scores[0, 0] == max(scores)
 
 
 def test_candidates_within_the_error_of_products_are_scored(whole, monkeypatch):
