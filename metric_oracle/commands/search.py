@@ -163,7 +163,8 @@ def pool(call: Call, to: Destination) -> None:
     check_models(call.values["queries"])
     pairs = call.tracked("pool")
     pairs.write(path)
-    note(f"{path}: {pairs.table.num_rows:,} distinct pairs")
+    judged = pairs.signature["pool"]["judged"]
+    note(f"{path}: {pairs.table.num_rows:,} distinct pairs{f'; {judged:,} others are judged' if judged else ''}")
 
 
 @command(app, "merge", "oracle merge part-*.parquet --out oracle.parquet", endings=RESULTS, formats=PLAIN)

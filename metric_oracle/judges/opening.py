@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from annotated_doc import Doc
 from annotated_types import Gt
@@ -29,6 +29,23 @@ BATCH = 64
 _PAIR = re.compile(rf"[0-9a-f]{{{2 * DIGITS}}}")
 _COST = ("most", "seconds_per_pair")
 JUDGE = "judge"  # name of a judge that was given none
+
+
+Version: TypeAlias = Annotated[
+    str,
+    Doc(
+        "Version of the judge, such as that of its model and prompt. Judgements of another version in `keep` are not "
+        "used."
+    ),
+]
+Keep: TypeAlias = Annotated[
+    str | Path,
+    Doc(
+        "Folder in which judgements are kept, by checksums of both texts, also those of `judged`: no pair of it is "
+        "judged again, after an interruption or in another study. No text is stored. Needs `name`."
+    ),
+    Flag(metavar="FOLDER"),
+]
 
 
 class JudgeOptions(TypedDict, total=False):
@@ -70,21 +87,8 @@ class JudgeOptions(TypedDict, total=False):
     name: Annotated[
         str | None, Doc(f"Name of the judge in results and in `keep`. By default {JUDGE}, or that of the function.")
     ]
-    judge_version: Annotated[
-        str | None,
-        Doc(
-            "Version of the judge, such as that of its model and prompt. Judgements of another version in `keep` are "
-            "not used."
-        ),
-    ]
-    keep: Annotated[
-        str | Path | None,
-        Doc(
-            "Folder in which judgements are kept, by checksums of both texts: no pair of it is judged again, after an "
-            "interruption or in another study. No text is stored. Needs `name`."
-        ),
-        Flag(metavar="FOLDER"),
-    ]
+    judge_version: Version | None
+    keep: Keep | None
     timeout: Annotated[
         Annotated[float, Gt(0)] | None,
         Doc("Seconds after which a command that wrote no line is stopped. By default it is waited for."),
@@ -115,11 +119,31 @@ def opened_judge(given: JudgeOptions, model: ErrorModel | None = None) -> Iterat
     if keep is None:
         yield judge
         return
-    check_left_out({"judged": given.get("judged")}, f"with {option('keep')}")
     if model is None:
-        check_given("name", given.get("name"), f"with {option('keep')}", "It says whose judgements they are.")
+        _check_named(given.get("name"))
     with Judgements.open(Path(keep), judge.name, judge.version) as kept:
+        for pair, numbers in judge.known.items():  # those of files
+            if pair not in kept.of:
+                kept.add(pair, numbers)
+            elif kept.of[pair][SCORE] != numbers[SCORE]:
+                raise InputError("judged", "must have one score for a pair", f"another in {keep}", "Leave one out.")
         yield replace(judge, known=kept.of, keep=kept.add)
+
+
+def known_pairs(
+    judged: str | Path | Sequence[str | Path] | None, keep: str | Path | None, name: str | None, version: str | None
+) -> set[str]:
+    """Return the ids of the pairs that a judge has scored: those of files, and those that a folder keeps."""
+    pairs = set[str]() if judged is None else {*read_judged(judged, name or SCORE)}
+    if keep is not None:
+        with Judgements.open(Path(keep), _check_named(name), version or "") as kept:
+            pairs.update(kept.of)
+    return pairs
+
+
+def _check_named(name: str | None) -> str:
+    """Return the name of a judge whose judgements are kept; raise InputError if it has none."""
+    return check_given("name", name, f"with {option('keep')}", "It says whose judgements they are.")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex
 from metric_oracle.indexes.store import to_arrow
 from metric_oracle.judges.judgements import pair_ids
-from metric_oracle.judges.opening import RANK, read_judged
+from metric_oracle.judges.opening import RANK, Keep, Version, known_pairs
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.candidate_pools import DEFAULT, PoolRows, planned_pool
 from metric_oracle.retrieval.checks import check_section, section_entry
@@ -75,7 +75,11 @@ def pool(
         Doc("Scores of a judge, as `rerank` takes them: pairs that have one are left out. By default none is."),
         Flag(metavar="FILE", kind=list[Path]),
     ] = None,
-    name: Annotated[str, Doc("Column of `judged` with the scores.")] = "score",
+    name: Annotated[
+        str | None, Doc("Name of the judge in `keep`, or column of `judged` with the scores. By default score.")
+    ] = None,
+    judge_version: Version | None = None,
+    keep: Keep | None = None,
     seed: choices.Seed = 0,
     options: Annotated[
         SearchOptions | None,
@@ -87,12 +91,12 @@ def pool(
     """Pair test reports with the reports of their pools, for a judge that runs elsewhere.
 
     The judge adds a column ``score`` to the file, and [`rerank`][metric_oracle.rerank] reads it as `judged`. Equal
-    texts are one pair.
+    texts are one pair. Pairs that `judged` or `keep` has are left out.
 
     Returns
     -------
     PairsToJudge
-        One row for each distinct pair of texts.
+        One row for each distinct pair of texts that has no score.
 
     Raises
     ------
@@ -104,6 +108,7 @@ def pool(
     >>> index = mo.build_index("train.csv", "INDEX")
     >>> mo.pool(index, "test.csv", pool="bleu:5,random:2").write("pairs.parquet")
     """
+    known = known_pairs(judged, keep, name, judge_version)
     planned = planned_pool(index, pool, chosen(options), seed=seed)
     reports = loaded(queries, planned.index, progress)
     check_section(reports, planned.index)
@@ -114,7 +119,6 @@ def pool(
     row = np.concatenate([nothing, *(rows for p in pools for rows in (p.listed, p.drawn))])
     texts = planned.index.take("text", row).to_pylist()
     ids = pair_ids(zip((reports.texts[q] for q in query.tolist()), texts, strict=True))
-    known = set() if judged is None else read_judged(judged, name).keys()
     place = {pair: i for i, pair in reversed([*enumerate(ids)]) if pair not in known}
     some = np.array(sorted(place.values()), np.int64)
     columns: dict[str, Any] = {
@@ -133,7 +137,7 @@ def pool(
         "index": planned.index.fingerprint,
         **section_entry(planned.index, reports),
         "references": digest(reports),
-        "pool": {**planned.recorded(), "pairs": len(some)},
+        "pool": {**planned.recorded(), "pairs": len(some), "judged": len({*ids} & known)},
         "version": package_version(),
     }
     return PairsToJudge(pa.table(columns), signature)

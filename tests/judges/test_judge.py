@@ -310,10 +310,19 @@ def test_options_that_do_not_go_together(given, line):
         score(**given)
 
 
-def test_files_and_a_folder_do_not_go_together(tmp_path):
-    file = write(tmp_path / "p.csv", [["a" * 64, 1]], ("pair", "score"))
-    with pytest.raises(InputError, match=r"^judged must be left out with --keep; got a value"):
-        score(judged=file, name="words", keep=tmp_path / "K")
+def test_a_folder_keeps_the_scores_of_files(tmp_path):
+    """The scores of files complete a folder, and are in it afterwards."""
+    score(PAIRS[:2], judge=common, name="words", keep=tmp_path / "K")
+    rest = [*dict.fromkeys(PAIRS[2:])]
+    numbers = [answer["score"] if isinstance(answer, dict) else answer for answer in common(rest)]
+    file = write(tmp_path / "p.csv", zip(pair_ids(rest), numbers, strict=True), ("pair", "words"))
+    given = {"name": "words", "keep": tmp_path / "K"}
+    found = score(judged=file, **given)
+    assert found.scores.tolist() == score(judge=common).scores.tolist()
+    assert score(judge=lambda pairs: 1 / 0, **given).scores.tolist() == found.scores.tolist()
+    write(file, [[pair_ids(PAIRS)[0], 0.125]], ("pair", "words"))
+    with pytest.raises(InputError, match=r"^judged must have one score for a pair; got another in .*K\. Leave one out"):
+        score(judged=file, **given)
 
 
 def test_crepe_takes_no_option_of_another_judge():

@@ -213,6 +213,27 @@ def test_by_files(oracle, tmp_path, index, ending):
     assert read_results(out).table == whole.table
 
 
+def test_pairs_that_are_kept_are_not_written(oracle, tmp_path, index):
+    """Of a larger pool, those pairs are left to judge elsewhere that a folder does not have; then nothing is left."""
+    tests, pairs, kept = write(tmp_path / "test.csv", TESTS), tmp_path / "pairs.csv", tmp_path / "kept"
+    given = {"name": "lcs", "judge_version": "1", "keep": kept}
+    small = mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool="bleu:4", **given)
+    n_kept, every = small.signature["pool"]["pairs"], mo.pool(index, TESTS, pool="bleu:9").table
+    common = ("pool", index.folder, tests, "--pool", "bleu:9", "--out", pairs, "--keep", kept)
+    code, _, err = oracle(*common, "--name", "lcs", "--judge-version", "1")
+    assert code == 0, err
+    assert f"{pairs}: {every.num_rows - n_kept} distinct pairs; {n_kept} others are judged" in err
+    code, _, err = oracle(*common, "--name", "lcs")  # of another version
+    assert code == 0, err
+    assert err.endswith(f"{pairs}: {every.num_rows} distinct pairs\n")
+    assert_refused(oracle(*common), r"pool: --name must be given with --keep; got none\. It says whose")
+    rest = judged(mo.pool(index, TESTS, pool="bleu:9", **given).table, tmp_path / "rest.csv")
+    found = mo.rerank(index, TESTS, judged=rest, higher_is_better=True, pool="bleu:9", **given)
+    whole = mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool="bleu:9")
+    assert found.table == whole.table
+    assert mo.pool(index, TESTS, pool="bleu:9", **given).table.num_rows == 0
+
+
 def judged(table, path):
     """Write the pairs of a table with the scores of `Counted`, without their texts, and return the path."""
     scores = Counted()([*zip(table["reference"].to_pylist(), table["candidate"].to_pylist(), strict=True)])
