@@ -134,28 +134,28 @@ def score(
     pair_models = with_pair_models(records, of_crepe)
     tell = models.get("tell")
     report = (lambda line: None) if tell is None else tell
-    default, is_shown = section_of(corpus, written.data), tell is not None
-    truth, generated = read_joined(
-        given_references,
-        lambda side: side.read(default_section=default, is_shown=is_shown),
-        written,
-        lambda side, read: side.read(
-            predictions=True, default_section=None if read is None else read.section, is_shown=is_shown
-        ),
-    )
-    report(f"references: {_counted(truth)}")
-    report(f"predictions: {_counted(generated)}")
-    if corpus is not None:
-        check_sections(truth.known_section, corpus.section, ("references", "index"))
-    step = _step_for_sections(str(truth.section), str(generated.section))
-    warning = check_sections(
-        truth.known_section, generated.known_section, step=step, option_of_other="predicted_section"
-    )
-    if warning:
-        say(warning, tell)
-    texts = {"references": truth.texts, "predictions": generated.texts}
-    say_wordless(records or [get_metric("rouge-l")], texts, tell)
     with asked_judge(judge) as asked:
+        default, is_shown = section_of(corpus, written.data), tell is not None
+        truth, generated = read_joined(
+            given_references,
+            lambda side: side.read(default_section=default, is_shown=is_shown),
+            written,
+            lambda side, read: side.read(
+                predictions=True, default_section=None if read is None else read.section, is_shown=is_shown
+            ),
+        )
+        report(f"references: {_counted(truth)}")
+        report(f"predictions: {_counted(generated)}")
+        if corpus is not None:
+            check_sections(truth.known_section, corpus.section, ("references", "index"))
+        step = _step_for_sections(str(truth.section), str(generated.section))
+        warning = check_sections(
+            truth.known_section, generated.known_section, step=step, option_of_other="predicted_section"
+        )
+        if warning:
+            say(warning, tell)
+        texts = {"references": truth.texts, "predictions": generated.texts}
+        say_wordless(records or [get_metric("rouge-l")], texts, tell)
         return score_sides(
             truth,
             generated,

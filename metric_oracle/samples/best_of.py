@@ -370,92 +370,93 @@ def best_of(
     counted = None if index is None else opened(index)
     records = checked_metrics(metrics, options, counted)
     others = [read_system(str(given) if isinstance(given, str | Path) else "results", given) for given in results]
-    given_references = attached(references)
-    written = attached(candidates).beside(given_references)
-    models, encoded = shared_models(given_references, written)
-    tell = models.get("tell")
-    truth, samples = read_joined(
-        given_references,
-        lambda side: side.read(default_section=section_of(counted)),
-        written,
-        lambda side, read: of_predictions()(side.read_samples)(column, None if read is None else read.section),
-    )
-    warning = check_sections(truth.known_section, samples.section, ("references", "samples"))
-    if warning:
-        say(warning, tell)
-    firsts = Reports(
-        samples.ids,
-        [group[0] for group in samples.texts],
-        samples.source,
-        {"rows": len(samples.ids)},
-        {},
-        samples.section[0],
-        samples.section[1],
-        ids_from=samples.ids_from,
-    )
-    of_truth, of_written, left_out = join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
-    if len(of_written) < 2:
-        raise InputError(
-            f"{len(of_written)} studies have samples and a reference.", "One study has no interval; pass at least 2."
-        )
-    samples = _taken(samples, of_written)
-    texts = samples.distinct()
-    queries, distinct = load_sides(
-        truth,
-        texts,
-        dict(given_references.sources),
-        own_sources(given_references, written),
-        places=(of_truth, range(len(texts.ids))),
-        models=models,
-        opened_encoder=None if encoded is None else encoded.open_encoder(step),
-    )
-    reports, sizes = of_samples(samples, distinct)
-    scores: dict[str, list[Array]] = {}
-    consensus: dict[str, list[int]] = {}
-    for place, record in enumerate(records):
-        step(record.name, place, len(records))
-        scores[record.name] = scores_with(queries, reports, sizes, record, options, counted)
-        sign = 1 if record.higher_is_better else -1
-        utilities = [expected_scores(matrix) for matrix in matrices(reports, sizes, record, options, counted)]
-        consensus[record.name] = [_first(sign * of_study) if len(of_study) > 1 else 0 for of_study in utilities]
-    shown: list[Metric | Judge] = [*records]
-    made = entries(reports, queries, records, options, counted)
     with asked_judge(judge) as asked:
+        given_references = attached(references)
+        written = attached(candidates).beside(given_references)
+        models, encoded = shared_models(given_references, written)
+        tell = models.get("tell")
+        truth, samples = read_joined(
+            given_references,
+            lambda side: side.read(default_section=section_of(counted)),
+            written,
+            lambda side, read: of_predictions()(side.read_samples)(column, None if read is None else read.section),
+        )
+        warning = check_sections(truth.known_section, samples.section, ("references", "samples"))
+        if warning:
+            say(warning, tell)
+        firsts = Reports(
+            samples.ids,
+            [group[0] for group in samples.texts],
+            samples.source,
+            {"rows": len(samples.ids)},
+            {},
+            samples.section[0],
+            samples.section[1],
+            ids_from=samples.ids_from,
+        )
+        of_truth, of_written, left_out = join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
+        if len(of_written) < 2:
+            raise InputError(
+                f"{len(of_written)} studies have samples and a reference.",
+                "One study has no interval; pass at least 2.",
+            )
+        samples = _taken(samples, of_written)
+        texts = samples.distinct()
+        queries, distinct = load_sides(
+            truth,
+            texts,
+            dict(given_references.sources),
+            own_sources(given_references, written),
+            places=(of_truth, range(len(texts.ids))),
+            models=models,
+            opened_encoder=None if encoded is None else encoded.open_encoder(step),
+        )
+        reports, sizes = of_samples(samples, distinct)
+        scores: dict[str, list[Array]] = {}
+        consensus: dict[str, list[int]] = {}
+        for place, record in enumerate(records):
+            step(record.name, place, len(records))
+            scores[record.name] = scores_with(queries, reports, sizes, record, options, counted)
+            sign = 1 if record.higher_is_better else -1
+            utilities = [expected_scores(matrix) for matrix in matrices(reports, sizes, record, options, counted)]
+            consensus[record.name] = [_first(sign * of_study) if len(of_study) > 1 else 0 for of_study in utilities]
+        shown: list[Metric | Judge] = [*records]
+        made = entries(reports, queries, records, options, counted)
         if asked is not None:
             shown.append(asked)
             made[asked.name] = asked.entry
             truths = [[text] for text in queries.texts]
             scores[asked.name] = [of[:, 0] for of in judged_matrices(asked, truths, samples.texts, tell, step)]
-    chosen = chosen_by(samples, consensus, column)
-    curve = [row for one in shown for row in _curve(one, scores[one.name], seed)]
-    rows = [row for one in shown for row in _selectors(one, scores[one.name], chosen, seed)]
-    tested = [row for row in rows if row["p_value"] is not None]
-    for row, p in zip(tested, adjusted([row["p_value"] for row in tested]), strict=True):
-        row["p_adjusted"] = p
-    signature = signed(
-        kind="best of n",
-        metrics=made,
-        samples=signature_of(samples, written.data),
-        references=digest(queries),
-        **({"section": queries.section} if queries.section else {}),
-        interval={"method": "bca", "level": LEVEL, "resamples": RESAMPLES, "seed": seed},
-        left_out=left_out,
-        n=len(samples.ids),
-    )
-    best = BestOf(
-        pa.Table.from_pylist(curve), pa.Table.from_pylist(rows), _LEVELS.empty_table(), scores, samples, signature
-    )
-    levels = [row for other in others for row in _levels(best.to_scores(), other, seed)]
-    twice = [row for place, row in enumerate(levels) if _is_of(row, levels[:place])]
-    if twice:
-        raise InputError(
-            "results",
-            "must have each row once under each metric",
-            f"{twice[0]['level']!r} twice under {twice[0]['metric']}",
-            "Leave one of them out.",
+        chosen = chosen_by(samples, consensus, column)
+        curve = [row for one in shown for row in _curve(one, scores[one.name], seed)]
+        rows = [row for one in shown for row in _selectors(one, scores[one.name], chosen, seed)]
+        tested = [row for row in rows if row["p_value"] is not None]
+        for row, p in zip(tested, adjusted([row["p_value"] for row in tested]), strict=True):
+            row["p_adjusted"] = p
+        signature = signed(
+            kind="best of n",
+            metrics=made,
+            samples=signature_of(samples, written.data),
+            references=digest(queries),
+            **({"section": queries.section} if queries.section else {}),
+            interval={"method": "bca", "level": LEVEL, "resamples": RESAMPLES, "seed": seed},
+            left_out=left_out,
+            n=len(samples.ids),
         )
-    signature["results"] = [other.signature for other in others]
-    return replace(best, levels=pa.Table.from_pylist(levels, _LEVELS))
+        best = BestOf(
+            pa.Table.from_pylist(curve), pa.Table.from_pylist(rows), _LEVELS.empty_table(), scores, samples, signature
+        )
+        levels = [row for other in others for row in _levels(best.to_scores(), other, seed)]
+        twice = [row for place, row in enumerate(levels) if _is_of(row, levels[:place])]
+        if twice:
+            raise InputError(
+                "results",
+                "must have each row once under each metric",
+                f"{twice[0]['level']!r} twice under {twice[0]['metric']}",
+                "Leave one of them out.",
+            )
+        signature["results"] = [other.signature for other in others]
+        return replace(best, levels=pa.Table.from_pylist(levels, _LEVELS))
 
 
 _LEVELS = pa.schema(

@@ -326,57 +326,61 @@ def consensus(
     options, step = options or DEFAULTS, silent if progress is None else progress
     counted = None if index is None else opened(index)
     records = checked_metrics(metrics, options, counted)
-    given = attached(candidates)
-    samples = given.read_samples()
-    if samples.logprobs is None:
-        advice = "Add the column logprobs, or logprob in a table with one row for each sample."
-        check_left_out({"weighted": weighted or None}, "for samples without log-probabilities", advice, got="True")
-    distinct = run_models(
-        attach_sources(
-            samples.distinct(), opened_encoder=given.open_encoder(step), progress=step, **given.models, **given.sources
-        )
-    )
-    say_wordless(records, {"distinct samples": distinct.texts}, given.models.get("tell"))
-    reports, sizes = of_samples(samples, distinct)
-    of_metric: dict[str, list[Array]] = {}
-    utilities: dict[str, list[Array]] = {}
-    chosen: dict[str, list[int]] = {}
-    logprobs = samples.logprobs if weighted else None
-    for place, record in enumerate(records):
-        step(record.name, place, len(records))
-        of_metric[record.name] = matrices(reports, sizes, record, options, counted)
-    is_higher = {record.name: record.higher_is_better for record in records}
-    judged: dict[str, Any] = {}
     with asked_judge(judge) as asked:
+        given = attached(candidates)
+        samples = given.read_samples()
+        if samples.logprobs is None:
+            advice = "Add the column logprobs, or logprob in a table with one row for each sample."
+            check_left_out({"weighted": weighted or None}, "for samples without log-probabilities", advice, got="True")
+        distinct = run_models(
+            attach_sources(
+                samples.distinct(),
+                opened_encoder=given.open_encoder(step),
+                progress=step,
+                **given.models,
+                **given.sources,
+            )
+        )
+        say_wordless(records, {"distinct samples": distinct.texts}, given.models.get("tell"))
+        reports, sizes = of_samples(samples, distinct)
+        of_metric: dict[str, list[Array]] = {}
+        utilities: dict[str, list[Array]] = {}
+        chosen: dict[str, list[int]] = {}
+        logprobs = samples.logprobs if weighted else None
+        for place, record in enumerate(records):
+            step(record.name, place, len(records))
+            of_metric[record.name] = matrices(reports, sizes, record, options, counted)
+        is_higher = {record.name: record.higher_is_better for record in records}
+        judged: dict[str, Any] = {}
         if asked is not None:
             is_higher[asked.name], judged[asked.name] = asked.higher_is_better, asked.entry
             texts = samples.texts
             of_metric[asked.name] = judged_matrices(asked, texts, texts, given.models.get("tell"), step)
-    for name, of_studies in of_metric.items():
-        utilities[name] = [
-            expected_scores(matrix, None if logprobs is None else logprobs[study])
-            for study, matrix in enumerate(of_studies)
-        ]
-        sign = 1 if is_higher[name] else -1
-        chosen[name] = [int(np.argmax(sign * of)) if len(of) > 1 else 0 for of in utilities[name]]
-    signature = {
-        "kind": "consensus",
-        "metrics": {
-            record.name: {
-                "options": record.recorded,
-                "source": record.citation,
-                "tool": record.tool,
-                "direction": "higher" if record.higher_is_better else "lower",
-                **{name: str(value) for name, value in options.settings.items() if name in record.settings},
-                **({"representation": made} if (made := made_by(reports, record)) else {}),
-                **({"frequencies": counted.fingerprint} if counted is not None and record.counts_corpus else {}),
+        for name, of_studies in of_metric.items():
+            utilities[name] = [
+                expected_scores(matrix, None if logprobs is None else logprobs[study])
+                for study, matrix in enumerate(of_studies)
+            ]
+            sign = 1 if is_higher[name] else -1
+            chosen[name] = [int(np.argmax(sign * of)) if len(of) > 1 else 0 for of in utilities[name]]
+        signature = {
+            "kind": "consensus",
+            "metrics": {
+                record.name: {
+                    "options": record.recorded,
+                    "source": record.citation,
+                    "tool": record.tool,
+                    "direction": "higher" if record.higher_is_better else "lower",
+                    **{name: str(value) for name, value in options.settings.items() if name in record.settings},
+                    **({"representation": made} if (made := made_by(reports, record)) else {}),
+                    **({"frequencies": counted.fingerprint} if counted is not None and record.counts_corpus else {}),
+                }
+                for record in records
             }
-            for record in records
+            | judged,
+            "weights": "exp(logprob)" if weighted else "equal",
+            "samples": signature_of(samples, given.data),
+            **({"section": samples.section[0]} if samples.section[0] else {}),
+            "n": len(samples.ids),
         }
-        | judged,
-        "weights": "exp(logprob)" if weighted else "equal",
-        "samples": signature_of(samples, given.data),
-        **({"section": samples.section[0]} if samples.section[0] else {}),
-        "n": len(samples.ids),
-    }
-    return Consensus(samples, chosen, utilities, of_metric, signed(**signature))
+        return Consensus(samples, chosen, utilities, of_metric, signed(**signature))

@@ -63,3 +63,19 @@ def test_too_many_pairs_are_refused_before_any_is_judged():
     with pytest.raises(InputError, match=r"most must be at least 3, the pairs to judge; got 2"):
         mo.score(TRUTH, WRITTEN, "bleu", judge=judge, name="green_score", most=2)
     assert judge.asked == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **judge: mo.score("none.csv", "none.csv", "bleu", **judge),
+        lambda **judge: mo.best_of("none.jsonl", "none.csv", "bleu", **judge),
+        lambda **judge: mo.consensus("none.jsonl", "bleu", **judge),
+        lambda **judge: mo.expectation("NONE", "none.csv", "bleu", **judge),
+    ],
+)
+def test_the_options_of_a_judge_are_checked_before_reports_are_read(call):
+    with pytest.raises(
+        InputError, match=r"higher_is_better must be given for a judge whose name is not known; got 'x'"
+    ):
+        call(judge=len, name="x")
