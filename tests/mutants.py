@@ -409,20 +409,15 @@ MUTANTS = [
     Mutant(
         "kernels/_build.py",
         "a grown table forgets the last key",
-        "    for i in range(len(keys)):\n        table[find_key",
-        "    for i in range(len(keys) - 1):\n        table[find_key",
+        "for i in range(n):  # compiled",
+        "for i in range(n - 1):  # compiled",
         "indexes/test_index.py -k of_the_definition",
     ),
     Mutant(
         "kernels/_build.py",
-        "a key goes to its slot in the table before it grew",
-        """    if n == len(keys):
-        keys, table = grow(keys)
-    table[find_key(table, keys, key)] = n""",
-        """    slot = find_key(table, keys, key)
-    if n == len(keys):
-        keys, table = grow(keys)
-    table[slot] = n""",
+        "the n-gram that finds the table full is left out",
+        "return u, p, n",
+        "return u, p + 1, n",
         "indexes/test_index.py -k of_the_definition",
     ),
     Mutant(
@@ -434,9 +429,9 @@ MUTANTS = [
     ),
     Mutant(
         "kernels/_build.py",
-        "the first repeat keeps the number of its appearance",
-        "        if fwd_id[p] >= first:",
-        "        if fwd_id[p] > first:",
+        "the third occurrence is the same feature as the second",
+        "before[gram[p]] - feature",
+        "before[gram[p]] + 1",
         "indexes/test_index.py -k of_the_definition",
     ),
     Mutant(

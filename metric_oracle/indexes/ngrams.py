@@ -34,7 +34,7 @@ from metric_oracle.indexes.features import (
 )
 from metric_oracle.indexes.lists import distinct_in_order, group_rows, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
-from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, rank_features, renumber, reorder
+from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, renumber, reorder
 from metric_oracle.kernels._overlap import Features, SequenceBatch, SequenceCorpus
 from metric_oracle.kernels._tokens import BLANK, FIRST, PART, split_tokens
 from metric_oracle.kernels.contract import read_only
@@ -387,25 +387,25 @@ def index_sequences(
     """
     sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
     fwd_ptr = offsets_of(sizes.sum(axis=0, dtype=np.int64))
-    fwd_id = np.zeros(fwd_ptr[-1], np.int32)  # 0 until a feature is placed; 0 is never the id of a repeated occurrence
+    fwd_id = np.empty(fwd_ptr[-1], np.int32)
     gram_keys, repeat_keys, family_ptr = [], [], [0]
     ptr, word_ids = read_only((ptr, word_ids))
     gram = word_ids.copy()
     for n in range(1, max_order + 1):
         if n == 1:
-            keys, place = np.empty(0, np.int64), np.arange(len(words), dtype=np.int32)
+            keys, rank = np.empty(0, np.int64), np.arange(len(words), dtype=np.int32)
         else:
-            keys, place = ranked(number_grams(ptr, word_ids, gram, n, len(words), too_many_features(0)))
+            keys, rank = ranked(number_grams(ptr, word_ids, gram, n, len(words), too_many_features(0)))
         gram_keys.append(keys)
-        repeats = family_ptr[-1] + len(place)
-        check_features(repeats)
-        most = too_many_features(repeats)
-        keys, place = ranked(place_features(ptr, gram, place, n, fwd_ptr, fwd_id, family_ptr[-1], most))
-        repeat_keys.append(keys)
-        family_ptr.append(repeats + len(keys))
+        n_grams = family_ptr[-1] + len(rank)
+        check_features(n_grams)
+        place = fwd_ptr[:-1] + sizes[: n - 1].sum(axis=0)
+        repeats = place_features(ptr, gram, rank, n, place, fwd_id, family_ptr[-1], too_many_features(n_grams))
+        family_ptr.append(n_grams + int(repeats.sum()))
         check_features(family_ptr[-1])
-        rank_features(fwd_id, repeats, place)
-    del gram, keys, place
+        repeated = np.repeat(np.arange(len(rank)), repeats)
+        repeat_keys.append(repeated << 32 | np.arange(len(repeated)) - (np.cumsum(repeats) - repeats)[repeated] + 1)
+    del gram, keys, rank, place
     family = np.array(family_ptr, np.int64)
     if is_searched:
         features = invert(fwd_ptr, fwd_id, sizes, sizes[0], document_of_row, int(family[-1]), scratch)

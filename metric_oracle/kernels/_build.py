@@ -8,7 +8,7 @@ of a document, such as an n-gram. Ragged lists are an array of values and an arr
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inner, jit
+from metric_oracle.kernels._jit import inner, jit, jit_borrowing
 
 _MIX = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd: spreads numbers over hash tables
 
@@ -87,34 +87,6 @@ def find_key(table, keys, key):
     while table[slot] >= 0 and keys[table[slot]] != key:
         slot = (slot + 1) & (len(table) - 1)
     return slot
-
-
-@inner
-def grow(keys):
-    """Return a copy of the keys, int64[n], in an array of twice the size, at least 8, and a new hash table for it.
-
-    The table is int32 and holds indices into the keys.
-    """
-    more = np.empty(max(2 * len(keys), 8), np.int64)
-    for i in range(len(keys)):  # compiled in a fiftieth of the time of an assignment of slices
-        more[i] = keys[i]
-    table = np.full(table_size(len(more)), -1, np.int32)
-    for i in range(len(keys)):
-        table[find_key(table, keys, keys[i])] = i
-    return more, table
-
-
-@inner
-def add_key(table, keys, n, key):
-    """Add `key` as number n to a hash table of n keys, and return keys and table.
-
-    They are copies of twice the size if `keys` was full.
-    """
-    if n == len(keys):
-        keys, table = grow(keys)
-    table[find_key(table, keys, key)] = n
-    keys[n] = key
-    return keys, table
 
 
 @jit
@@ -216,86 +188,95 @@ def number_grams(ptr, words, gram, order, n_words, most):
     int64[...]
         Key of each n-gram by its number: number of its first n - 1 words * n_words + id of its last word.
     """
-    keys, table = grow(np.empty(0, np.int64))
-    n = 0
-    for u in range(len(ptr) - 1):
-        for p in range(ptr[u], ptr[u + 1] - order + 1):
-            key = np.int64(gram[p]) * n_words + words[p + order - 1]
-            number = table[find_key(table, keys, key)]
-            if number < 0:
-                if n == most:
-                    return keys[:n].copy()
-                keys, table = add_key(table, keys, n, key)
-                number = n
-                n += 1
-            gram[p] = number
+    keys = np.empty(4, np.int64)
+    u = p = n = 0
+    while u < len(ptr) - 1 and n < most:
+        before, keys = keys, np.empty(2 * len(keys), np.int64)
+        table = np.full(table_size(len(keys)), -1, np.int32)
+        for i in range(n):  # compiled in a fiftieth of the time of an assignment of slices
+            keys[i] = before[i]
+            table[find_key(table, keys, keys[i])] = i
+        u, p, n = _number_until_full(ptr, words, gram, order, n_words, min(len(keys), most), keys, table, (u, p, n))
     return keys[:n].copy()
 
 
+@jit_borrowing
+def _number_until_full(ptr, words, gram, order, n_words, most, keys, table, begun):
+    """Go on where an earlier call ended until there would be more than `most` distinct n-grams.
+
+    `begun`, and what is returned, are a document, a word of it, and the number of distinct n-grams before it; at the
+    end the document is the number of documents. No array is replaced here: arrays that a loop replaces are counted in
+    each turn, which took most of the time.
+    """
+    first_document, first_word, n = begun
+    for u in range(first_document, len(ptr) - 1):
+        for p in range(max(first_word, ptr[u]), ptr[u + 1] - order + 1):
+            key = np.int64(gram[p]) * n_words + words[p + order - 1]
+            slot = find_key(table, keys, key)
+            if table[slot] < 0:
+                if n == most:
+                    return u, p, n
+                table[slot] = n
+                keys[n] = key
+                n += 1
+            gram[p] = table[slot]
+    return len(ptr) - 1, 0, n
+
+
 @jit
-def place_features(ptr, gram, rank, order, fwd_ptr, fwd_id, first, most):
+def place_features(ptr, gram, rank, order, place, fwd_id, first, most):
     """Write the features of one order of n-grams into the forward index.
 
-    In the list of a document the features of different orders follow one another; within an order n-grams are in text
-    order. A text that contains an n-gram twice has two features: the n-gram, and a *repeat*, the pair of the n-gram and
-    the count of its earlier occurrences. The ids of repeats follow those of the n-grams, by first appearance.
+    Within an order the n-grams of a document are in text order. A text that contains an n-gram twice has two features:
+    the n-gram, and a *repeat*, the pair of the n-gram and the count of its earlier occurrences. The ids of repeats
+    follow those of the n-grams, by n-gram and count.
 
     Parameters
     ----------
-    ptr, fwd_ptr : int64[D + 1]
-        Offsets of the documents in `gram`, and in `fwd_id`.
+    ptr : int64[D + 1]
+        Offsets of the documents in `gram`.
     gram : int32[T], overwritten
         Number of the n-gram that begins at each word.
     rank : int32[n-grams]
         Final number of each n-gram, by the order of its key.
     order : int
         n of the n-grams.
+    place : int64[D]
+        Where the first of these features of each document belongs in `fwd_id`.
     first : int
         The first feature id of the order.
     most : int
-        Number of distinct repeats after which to stop.
+        Number of repeats from which on none is written.
     fwd_id : int32[P], overwritten
         The forward index.
 
     Returns
     -------
-    int64[...]
-        Key of each repeat: n-gram << 32 | number of earlier occurrences.
+    int32[n-grams]
+        Number of repeats of each n-gram.
     """
-    keys, table = grow(np.empty(0, np.int64))
-    n = 0
     seen_in, times = np.full(len(rank), -1, np.int32), np.zeros(len(rank), np.int32)
+    repeats = np.zeros(len(rank), np.int32)
     for u in range(len(ptr) - 1):
-        position = fwd_ptr[u]
-        for shorter in range(1, order):
-            position += max(ptr[u + 1] - ptr[u] - shorter + 1, 0)
         for p in range(ptr[u], ptr[u + 1] - order + 1):
             g = rank[gram[p]]
             gram[p] = g
             times[g] = times[g] + 1 if seen_in[g] == u else 0
             seen_in[g] = u
-            feature = first + np.int64(g)
-            if times[g] > 0:
-                key = np.int64(g) << 32 | np.int64(times[g])
-                number = table[find_key(table, keys, key)]
-                if number < 0:
-                    if n == most:
-                        return keys[:n].copy()
-                    keys, table = add_key(table, keys, n, key)
-                    number = n
-                    n += 1
-                feature = first + len(rank) + number
-            fwd_id[position] = feature
-            position += 1
-    return keys[:n].copy()
-
-
-@jit
-def rank_features(fwd_id, first, rank):
-    """Replace each feature `first` + i of the forward index `fwd_id` by `first` + ``rank[i]``; lower ones stay."""
-    for p in range(len(fwd_id)):
-        if fwd_id[p] >= first:
-            fwd_id[p] = first + rank[fwd_id[p] - first]
+            repeats[g] = max(repeats[g], times[g])
+            fwd_id[place[u] + p - ptr[u]] = first + g if times[g] == 0 else -times[g]
+    before = np.empty(len(rank), np.int64)  # the id before the first repeat of each n-gram
+    total = first + len(rank) - 1
+    for g in range(len(rank)):
+        before[g] = total
+        total += repeats[g]
+    if total - (first + len(rank) - 1) < most:
+        for u in range(len(ptr) - 1):
+            for p in range(ptr[u], ptr[u + 1] - order + 1):
+                feature = fwd_id[place[u] + p - ptr[u]]
+                if feature < 0:
+                    fwd_id[place[u] + p - ptr[u]] = before[gram[p]] - feature
+    return repeats
 
 
 @jit

@@ -3,7 +3,7 @@
 import numpy as np
 
 from metric_oracle.kernels._build import table_size
-from metric_oracle.kernels._jit import inner, jit
+from metric_oracle.kernels._jit import inner, jit, jit_borrowing
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio, odd: spreads numbers over hash tables
 PART, BLANK, FIRST = 0, 1, 2  # a byte of a token; one between tokens; one that begins a token
@@ -31,16 +31,36 @@ def split_tokens(content, text_ptr, role):
     begin, end : int64[W], int64[W]
         Where each distinct token first begins and ends in `content`.
     """
-    ids, ptr = (
-        np.empty(text_ptr[-1], np.int32),
-        np.zeros(len(text_ptr), np.int64),
-    )  # pages that are not written cost nothing
-    begin, end = np.empty(1 << 10, np.int64), np.empty(1 << 10, np.int64)
-    codes = np.empty(1 << 10, np.uint64)
-    table = np.full(table_size(len(begin)), -1, np.int32)
-    n = at = 0
-    for i in range(len(text_ptr) - 1):
-        p, last = text_ptr[i], text_ptr[i + 1]
+    ids = np.empty(text_ptr[-1], np.int32)  # pages that are not written cost nothing
+    ptr = np.zeros(len(text_ptr), np.int64)
+    found = np.empty((1 << 9, 3), np.int64)  # hash, begin and end of each distinct token
+    text = p = at = n = 0
+    while text < len(text_ptr) - 1:
+        before, found = found, np.empty((2 * len(found), 3), np.int64)
+        table = np.full(table_size(len(found)), -1, np.int32)
+        for token in range(n):
+            for i in range(3):  # compiled in a fiftieth of the time of an assignment of slices
+                found[token, i] = before[token, i]
+            slot = _slot(table, found[token, 0])
+            while table[slot] >= 0:
+                slot = (slot + 1) & (len(table) - 1)
+            table[slot] = token
+        text, p, at, n = _split_until_full(content, text_ptr, role, ids, ptr, found, table, (text, p, at, n))
+    return ids[:at].copy(), ptr, found[:n, 1].copy(), found[:n, 2].copy()
+
+
+@jit_borrowing
+def _split_until_full(content, text_ptr, role, ids, ptr, found, table, begun):
+    """Go on where an earlier call ended until `found` has no room for another token.
+
+    `begun`, and what is returned, are a text, a byte, and the numbers of tokens and distinct ones before it; at the end
+    the text is the number of texts. The hash table holds numbers of distinct tokens, -1 for none.
+
+    Arrays that a loop replaces are counted in each turn, which took nine tenths of the time: here no array is replaced.
+    """
+    first_text, p, at, n = begun
+    for text in range(first_text, len(text_ptr) - 1):
+        p, last = max(p, text_ptr[text]), text_ptr[text + 1]
         while p < last:
             if role[content[p]] == BLANK:
                 p += 1
@@ -51,48 +71,31 @@ def split_tokens(content, text_ptr, role):
             while p < last and role[content[p]] == PART:
                 code = (code ^ np.uint64(content[p])) * _MIX
                 p += 1
-            code *= _MIX
-            slot = _find(table, codes, begin, end, content, code, first, p)
+            hashed = np.int64(code * _MIX)
+            slot = _slot(table, hashed)
+            while table[slot] >= 0:
+                token = table[slot]
+                begin, end = found[token, 1], found[token, 2]
+                if found[token, 0] == hashed and end - begin == p - first:
+                    same = 0
+                    while same < p - first and content[begin + same] == content[first + same]:
+                        same += 1
+                    if same == p - first:
+                        break
+                slot = (slot + 1) & (len(table) - 1)
             if table[slot] < 0:
-                if n == len(begin):
-                    begin, end, codes = _twice(begin), _twice(end), _twice(codes)
-                    table = np.full(table_size(len(begin)), -1, np.int32)
-                    for token in range(n):
-                        table[_find(table, codes, begin, end, content, codes[token], begin[token], end[token])] = token
-                    slot = _find(table, codes, begin, end, content, code, first, p)
-                begin[n], end[n], codes[n] = first, p, code
+                if n == len(found):
+                    return text, first, at, n
+                found[n, 0], found[n, 1], found[n, 2] = hashed, first, p
                 table[slot] = n
                 n += 1
             ids[at] = table[slot]
             at += 1
-        ptr[i + 1] = at
-    return ids[:at].copy(), ptr, begin[:n].copy(), end[:n].copy()
+        ptr[text + 1] = at
+    return len(text_ptr) - 1, p, at, n
 
 
 @inner
-def _find(table, codes, begin, end, content, code, first, last):
-    """Return the slot in a hash table of the token ``content[first:last]``, or the empty slot where it belongs.
-
-    `code` is its hash. The table holds token numbers, -1 for none; their hashes are in `codes`, their places in
-    `content` in `begin` and `end`.
-    """
-    slot = np.int64((code >> np.uint64(32)) & np.uint64(len(table) - 1))
-    while table[slot] >= 0:
-        token = table[slot]
-        if codes[token] == code and end[token] - begin[token] == last - first:
-            p = 0
-            while p < last - first and content[begin[token] + p] == content[first + p]:
-                p += 1
-            if p == last - first:
-                break
-        slot = (slot + 1) & (len(table) - 1)
-    return slot
-
-
-@inner
-def _twice(values):
-    """Return a copy of the values in an array of twice the length."""
-    more = np.empty(2 * len(values), values.dtype)
-    for i in range(len(values)):  # compiled in a fiftieth of the time of an assignment of slices
-        more[i] = values[i]
-    return more
+def _slot(table, hashed):
+    """Return the slot of a hash table at which to look first for a token with this hash."""
+    return (hashed >> 32) & (len(table) - 1)
