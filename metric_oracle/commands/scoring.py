@@ -9,9 +9,9 @@ import typer
 from annotated_doc import Doc
 
 from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_given
+from metric_oracle.base.arguments import check_given, check_left_out
 from metric_oracle.base.choices import RESULTS, TABLES
-from metric_oracle.base.declared import OUTPUT, ROWS, Flag
+from metric_oracle.base.declared import OUTPUT, ROWS, Flag, declarations
 from metric_oracle.base.errors import option
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import (
@@ -143,14 +143,23 @@ def study(
         ),
         Flag(panel=OUTPUT),
     ] = False,
+    pairs: Annotated[
+        Path | None,
+        Doc(
+            "Instead of the study, write the pairs that its judge would score, without those of --judged and --keep: "
+            "a file for a judge that runs elsewhere. The same command line with --judged in place of --pairs then makes "
+            "the study."
+        ),
+        Flag(metavar="FILE", panel=OUTPUT),
+    ] = None,
     interval: choices.IntervalMethod = "bca",
     seed: choices.Seed = 0,
 ) -> None:
     """Make the table, and write the folder."""
     from metric_oracle.corpora.tables import together
-    from metric_oracle.findings.writing import check_folder
+    from metric_oracle.findings.writing import check_folder, check_out
     from metric_oracle.indexes.shards import is_prepared, open_index
-    from metric_oracle.tables.study import compare_study
+    from metric_oracle.tables.study import compare_study, study_pairs
     from metric_oracle.tables.study_folder import write_study
 
     out = call.values.get("out")
@@ -159,6 +168,10 @@ def study(
     elif overlap:
         advice = f"Add {option('out', 'FOLDER')}, or leave out {option('overlap')}."
         check_given("out", out, f"with {option('overlap')}", advice, got="none")
+    if pairs is not None:
+        check_out(pairs, to.inputs, argument="pairs")
+        given = {name: value for name, value in {**call.values, "overlap": overlap}.items() if value is not False}
+        check_left_out(given, f"with {option('pairs')}", allowed=declarations(study_pairs))
     tests = call.values["queries"]
     check_models(tests)
     models = call.values.get("models") or call.attach["models"]({})
@@ -174,10 +187,18 @@ def study(
             for model in models.values()
         ),
     )[0]
+    if pairs is not None:
+        with progress("pool") as step:
+            asked = {**call.values, "index": index, "queries": batch, "models": models, "progress": step}
+            found = study_pairs(**{name: asked[name] for name in declarations(study_pairs) if name in asked})
+        found.write(pairs)
+        judged = found.signature["pool"]["judged"]
+        note(f"{pairs}: {found.table.num_rows:,} distinct pairs{f'; {judged:,} others are judged' if judged else ''}")
+        return
     threads = call.values.get("threads")
     copies = _copies(index, batch, models, call.values["inner"], seed, threads) if overlap else None
     with progress("study") as step:
-        systems = call(index=index, queries=batch, models=models, progress=step)
+        systems = call(index=index, queries=batch, models=models, progress=step, tell=note)
         compared = compare_study(systems, step, method=interval, seed=seed)
     to.out = out
     table = "" if out is None else f"; the table is {out / 'table.md'}, and table.tex, table.csv beside it"

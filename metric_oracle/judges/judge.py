@@ -5,7 +5,7 @@ kept as soon as it came.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -141,6 +141,14 @@ class Judge:
         components = {name: np.array([answer[name] for answer in answers])[which] for name in shared}
         return Judged(scores[which], components, notes)
 
+    def answered(self, pairs: Sequence[Pair], progress: Advance | None = None) -> "Judge":
+        """Judge distinct pairs; return the judge that knows their scores, and is asked no more."""
+        found = self.score(pairs, progress)
+        columns = {SCORE: found.scores.tolist(), **{name: part.tolist() for name, part in found.components.items()}}
+        answers = (dict(zip(columns, numbers, strict=True)) for numbers in zip(*columns.values(), strict=True))
+        known = dict(zip(pair_ids(pairs), answers, strict=True))
+        return replace(self, ask=None, known=known, signature={**self.signature, **found.notes})
+
     def _check_best(self, scores: np.ndarray) -> None:
         """Raise InputError if a score is better than the best possible one."""
         if self.best is None or not len(scores):
@@ -159,7 +167,7 @@ class Judge:
                 "must have a score for each pair",
                 f"none for {len(lacking):,} of {n:,}, such as pair {lacking[0]}",
                 f"Have the others judged, and pass their file too: {as_called('pool')} with {option('judged')} writes "
-                "those of a pool.",
+                f"those of a pool, {option('pairs', 'FILE', python='mo.study_pairs')} those of a study.",
             )
         without = [
             f"{count:,} of {n:,} pairs {what}"

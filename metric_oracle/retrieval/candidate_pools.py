@@ -148,7 +148,7 @@ def planned_pool(
     draws = sizes.pop(RANDOM, None)
     if not sizes:
         options.check_used(
-            ("k", "text"), "a pool that is the whole corpus" if draws is None else "a pool without lists"
+            ("k", "text", "threads"), "a pool that is the whole corpus" if draws is None else "a pool without lists"
         )
     searches = [plan(index, name, _options_of(name, sizes, options)) for name in sizes]
     opened = searches[0].index if searches else index if isinstance(index, Index) else open_index(index)

@@ -4,7 +4,7 @@ Under a judge, which cannot score the whole corpus, the means are estimated from
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -29,7 +29,7 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
 from metric_oracle.findings.writing import write_numbers
-from metric_oracle.indexes.index import AnyIndex
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.judges.judge import Judge
 from metric_oracle.judges.opening import JudgeOptions, asked_judge
@@ -215,6 +215,7 @@ def expectation_of(
 
 
 def judged_expectation(
+    index: Index,
     plans: Sequence[Plan],
     queries: Reports,
     judge: Judge,
@@ -223,16 +224,18 @@ def judged_expectation(
     error: float = 0.0,
     seed: int = 0,
     bins: int = BINS_OF_STUDY,
+    means: Mapping[str, np.ndarray] | None = None,
     tell: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> Expectation:
     """Return the means of a judge's scores of each query with all corpus rows, estimated from random rows.
 
-    `plans` are of the metrics whose exact means correct the estimate. At most `draws` rows are drawn for each query,
-    those of the baseline random, and no more than are needed for the standard error `error` of the mean over all
-    queries. Steps of `progress` are the names of the metrics and of the judge.
+    `plans` are of the metrics whose exact means correct the estimate; `means`, float64[Q] by metric, are those that are
+    known already. At most `draws` rows are drawn for each query, those of the baseline random, and no more than are
+    needed for the standard error `error` of the mean over all queries. Steps of `progress` are the names of the
+    metrics and of the judge.
     """
-    index, n_queries = plans[0].index, len(queries.ids)
+    n_queries = len(queries.ids)
     rows = drawn_rows(np.arange(index.n_reports), n_queries, seed, draws)
     distinct, place = np.unique(rows, return_inverse=True)
     texts = index.take("text", distinct).to_pylist()
@@ -240,7 +243,11 @@ def judged_expectation(
     pairs = [[(text, texts[i]) for i in of_query.tolist()] for text, of_query in by_query]
     every = [*{pair for of_query in pairs for pair in of_query}]
     judge.check_cost(len(every), judge.n_kept(every), tell)
-    controls = np.array([_control(plan, queries, rows, progress) for plan in plans])
+    controls = np.empty((len(plans), *rows.shape))
+    for control, plan in zip(controls, plans, strict=True):
+        known = (means or {}).get(plan.metric.name)
+        exact = expectation_of(plan, queries, progress=progress).table["mean"].to_numpy() if known is None else known
+        control[:] = _control(plan, queries, rows, exact)
     n_drawn = draws if error == 0 else min(max(ROUNDS, 1 + math.ceil(FREEDOM / n_queries)), draws)
     score_of, noted = dict[tuple[str, str], float](), dict[str, Any]()
     while True:
@@ -287,12 +294,11 @@ def judged_expectation(
     return Expectation(table, edges, counts, entries)
 
 
-def _control(plan: Plan, queries: Reports, rows: np.ndarray, progress: Progress | None) -> np.ndarray:
-    """Return the scores of a metric for random rows of each query, int64[Q, R], less its exact means: float64[Q, R].
+def _control(plan: Plan, queries: Reports, rows: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Return the scores of a metric for random rows of each query, int64[Q, R], less its exact means, float64[Q].
 
     They are 0 for rows that the metric cannot score, so that their expectation is 0 in any case.
     """
-    means = expectation_of(plan, queries, progress=progress).table["mean"].to_numpy()
     query = np.repeat(np.arange(len(rows)), rows.shape[1])
     deviations = plan.pairs(queries).score_corpus_rows(query, rows.ravel()) - means[query]
     return np.where(np.isnan(deviations), 0.0, deviations).reshape(rows.shape)
@@ -476,6 +482,7 @@ def expectation(
         plans = [plan_scores(corpus, name, options or DEFAULTS) for name in names_of(metric) or ()]
         asked = loaded(queries, corpus, progress, metrics=[plan.metric for plan in plans])
         return judged_expectation(
+            corpus,
             plans,
             asked,
             asking,

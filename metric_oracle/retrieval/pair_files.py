@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,16 @@ from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.options import SETTINGS, SearchOptions, chosen
 from metric_oracle.retrieval.search import digest
 
+# Options of functions that write pairs.
+JudgedBefore: TypeAlias = Annotated[
+    str | Path | Sequence[str | Path] | None,
+    Doc("Scores of a judge, as `rerank` takes them: pairs that have one are left out. By default none is."),
+    Flag(metavar="FILE", kind=list[Path]),
+]
+NameOfJudged: TypeAlias = Annotated[
+    str | None, Doc("Name of the judge in `keep`, or column of `judged` with the scores. By default score.")
+]
+
 
 @dataclass(frozen=True)
 class PairsToJudge(Frames):
@@ -36,7 +46,8 @@ class PairsToJudge(Frames):
     table : pyarrow.Table
         Columns pair (an id made of the checksums of both texts), query_id, candidate_id and row (of the first test
         report and the first report of its pool with these texts), reference, candidate, and ``rank.`` with the name of
-        a metric: the place of that report in the metric's list, null where it is not in it.
+        a metric: the place of that report in the metric's list, null where it is not in it. Of a study, in place of
+        candidate_id and the ranks, system: the row of its table that has the report first, or pool, or random.
     signature : dict
         What is needed to make the same pairs again.
     """
@@ -70,14 +81,8 @@ def pool(
         ),
         Flag(metavar="METRIC:N"),
     ] = DEFAULT,
-    judged: Annotated[
-        str | Path | Sequence[str | Path] | None,
-        Doc("Scores of a judge, as `rerank` takes them: pairs that have one are left out. By default none is."),
-        Flag(metavar="FILE", kind=list[Path]),
-    ] = None,
-    name: Annotated[
-        str | None, Doc("Name of the judge in `keep`, or column of `judged` with the scores. By default score.")
-    ] = None,
+    judged: JudgedBefore = None,
+    name: NameOfJudged = None,
     judge_version: Version | None = None,
     keep: Keep | None = None,
     seed: choices.Seed = 0,

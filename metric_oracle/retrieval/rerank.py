@@ -160,10 +160,12 @@ def rerank_pools(
     recall: float | None = None,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
+    pools: Sequence[PoolRows] | None = None,
 ) -> Reranked:
     """Find, for every query, the k reports of its pool with the best scores, best first, then by row.
 
-    The queries, the references, have what the metrics of the pool read. Steps of `progress` are "audit" and "rerank".
+    The queries, the references, have what the metrics of the pool read. `pools` are those of the queries, if they were
+    found before. Steps of `progress` are "audit" and "rerank".
     Raise InputError if the queries are of another section, or fewer than the audit, or a pool has fewer than k reports.
     """
     index, n, k, every = pool.index, len(queries.ids), int(pool.options.k), np.arange(pool.index.n_reports)
@@ -171,7 +173,8 @@ def rerank_pools(
     check_section(queries, index)
     check_in_range("audit", audit, ge=0, le=n, note=" (test reports)")
     audited = np.random.default_rng(pool.seed).choice(n, audit, replace=False).tolist() if audit else []
-    pools = None if pool.is_whole else pool.rows(queries)
+    if pools is None and not pool.is_whole:
+        pools = pool.rows(queries)
     run = _Run(judge, index, every if pools is None or audit else np.unique(np.concatenate([p.rows for p in pools])))
     in_audit = run.wanted([queries.texts[q] for q in audited], None)
     rest = [q for q, reference in enumerate(queries.texts) if reference not in in_audit]

@@ -128,7 +128,8 @@ def compare(
     scores = {name: read_system(name, given) for name, given in systems.items()}
     names = list(scores)
     given = oracles or {}
-    oracles = {get_metric(metric).name: row for metric, row in given.items()}
+    columns_of = next(iter(scores.values())).signature.get("metrics", ())  # also of judges and other tools
+    oracles = {metric if metric in columns_of else get_metric(metric).name: row for metric, row in given.items()}
     if len(oracles) < len(given):
         raise InputError("oracles", "must name each metric once", ", ".join(given), "Keep one row for each.")
     _check_rows(names, random, oracles, paired)
@@ -183,6 +184,7 @@ def compare(
                 tests.append(Difference(a, b, column.metric, *test, test.p_value, is_overlap, n_effective))
     p_adjusted = adjusted([test.p_value for test in tests]) if tests else []
     sampled = {name: system["sampled"] for name, system in averaged.items() if "sampled" in system}
+    pools = {name: system.signature["pool"] for name, system in scores.items() if "pool" in system.signature}
     first = scores[names[0]]
     whole = {metric: sets for metric in used if (sets := _of_whole_sets(scores, metric, values[metric]))}
     sections = [system.signature["section"] for system in scores.values() if "section" in system.signature]
@@ -196,6 +198,7 @@ def compare(
         **({"section": sections[0]} if sections else {}),
         **({"of_whole_sets": whole} if whole else {}),
         **({"sampled": sampled} if sampled else {}),
+        **({"pools": pools} if pools else {}),
         scores_version=first.signature.get("version"),
         interval={"method": method, "level": LEVEL, "resamples": size, "seed": seed},
         random=random,

@@ -391,6 +391,7 @@ def _notes(comparison: Comparison) -> list[str]:
     notes += _bold_note(comparison)
     notes += _left_out(comparison)
     notes += _warnings(comparison)
+    notes += _pool_notes(comparison)
     if comparison.signature["random"] is not None:
         notes += _percentage_notes(comparison)
     notes += _metric_notes(comparison)
@@ -409,6 +410,26 @@ def _interval_note(used: Mapping[str, Any]) -> str:
             "outside. It is not a confidence interval of the average."
         )
     return intervals_note(used)
+
+
+def _pool_notes(comparison: Comparison) -> list[str]:
+    """Return the notes on rows that are the best of pools under a judge: they are bounds of its oracle, and cost."""
+    directions = {column.metric: column.direction for column in comparison.columns}
+    notes = []
+    for name, pool in comparison.signature.get("pools", {}).items():
+        lists = [f"{one['metric']}:{one['size']}" for one in pool["lists"]]
+        parts = ", ".join([*lists, *([f"random:{pool['random']}"] if "random" in pool else [])])
+        bound = {"higher": "a lower bound", "lower": "an upper bound"}.get(
+            directions.get(pool["metric"], ""), "a bound"
+        )
+        of_study = f", and {pool['of_study']:,} for all rows of the study" if "of_study" in pool else ""
+        late = f" {100 * pool['late']:.1f} % of the best are in the last tenth of the pool." if "late" in pool else ""
+        notes.append(
+            f"{plain(name)}: for each study the best under {plain(pool['metric'])} of a pool ({parts}). Others were "
+            f"not judged, so that the average is {bound} of the oracle's. {pool['pairs']:,} distinct pairs were judged "
+            f"for it{of_study}.{late}"
+        )
+    return notes
 
 
 def _percentage_notes(comparison: Comparison) -> list[str]:

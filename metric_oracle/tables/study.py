@@ -6,11 +6,11 @@ last, because their steps take minutes and the others seconds.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,9 @@ from annotated_doc import Doc
 
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.declared import ROWS, Flag
+from metric_oracle.base.declared import IN_PYTHON, ROWS, Flag
 from metric_oracle.base.errors import InputError, as_called, called, option
-from metric_oracle.base.files import checksum
+from metric_oracle.base.files import checksum, package_version
 from metric_oracle.base.progress import Progress, say
 from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
@@ -32,14 +32,20 @@ from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import AnyIndex, Index, open_index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import is_set, not_one_index, opened
+from metric_oracle.indexes.store import to_arrow
+from metric_oracle.judges.judge import Judge
+from metric_oracle.judges.judgements import pair_ids
+from metric_oracle.judges.opening import JudgeOptions, Keep, Version, asked_judge, known_pairs
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, names_of, shown_in
 from metric_oracle.reading import AttachedReports, Given, attached, loaded, say_wordless
-from metric_oracle.retrieval.baselines import identity
-from metric_oracle.retrieval.checks import check_section, with_frequencies
+from metric_oracle.retrieval.baselines import DRAWS, identity
+from metric_oracle.retrieval.candidate_pools import planned_pool
+from metric_oracle.retrieval.checks import check_section, section_entry, with_frequencies
 from metric_oracle.retrieval.document_pairs import scorable_rows
 from metric_oracle.retrieval.expectation import expectation_of
 from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.pair_files import JudgedBefore, NameOfJudged, PairsToJudge
 from metric_oracle.retrieval.pair_scores import score_rows
 from metric_oracle.retrieval.plan import plan, plan_scores
 from metric_oracle.retrieval.result_table import most_frequent_row
@@ -51,10 +57,12 @@ from metric_oracle.sources.contract import source_of
 from metric_oracle.sources.token_states import OpenedEncoder
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Comparison
+from metric_oracle.tables.judged_study import LISTED, JudgedReports, default_pool, with_column
 from metric_oracle.tables.study_folder import Steps, checksum_of, file_name, study_job
 from metric_oracle.tables.systems import (
     IDENTITY,
     MOST_FREQUENT,
+    POOL,
     RANDOM,
     GivenResults,
     is_yardstick,
@@ -64,6 +72,7 @@ from metric_oracle.tables.systems import (
 
 CHANCE_ERROR = 5e-5  # greatest standard error of a sampled mean: tables print three digits
 CHANCE_SEED = 0
+BASELINES = (MOST_FREQUENT, IDENTITY, RANDOM)  # rows that need no search, the last of the table
 
 
 @dataclass(frozen=True)
@@ -122,25 +131,40 @@ class _ModelReports:
         return names
 
 
+# The inputs of a study.
+TestReports: TypeAlias = Annotated[
+    Given,
+    Doc(
+        "Test reports: in any form that [`reports`][metric_oracle.reports] takes, which attaches the sources that "
+        "the metrics read. By default their section is that of the index; another section is an error."
+    ),
+]
+ModelReports: TypeAlias = Annotated[
+    Mapping[str, Any] | None,
+    Doc(
+        "Reports that models wrote for the test reports, by name: each in any form that "
+        "[`reports`][metric_oracle.reports] takes, which attaches their sources, as files. Each model is a row of "
+        "the table."
+    ),
+    Flag("--model", metavar="NAME=FILE", panel=ROWS),
+]
+PoolOfStudy: TypeAlias = Annotated[
+    str | None,
+    Doc(
+        "With a judge: the reports that it scores for each test report to find the best of them, METRIC:N, the N "
+        f"best under a metric, random:N, or several of these with commas. By default the {LISTED} best under each "
+        f"metric of the study, and {DRAWS} random ones. Chance under the judge is estimated from the random ones, "
+        f"{DRAWS} if the pool has none."
+    ),
+    Flag(metavar="METRIC:N"),
+]
+
+
 @called("study")
 def study(
     index: AnyIndex,
-    queries: Annotated[
-        Given,
-        Doc(
-            "Test reports: in any form that [`reports`][metric_oracle.reports] takes, which attaches the sources that "
-            "the metrics read. By default their section is that of the index; another section is an error."
-        ),
-    ],
-    models: Annotated[
-        Mapping[str, Any] | None,
-        Doc(
-            "Reports that models wrote for the test reports, by name: each in any form that "
-            "[`reports`][metric_oracle.reports] takes, which attaches their sources, as files. Each model is a row of "
-            "the table."
-        ),
-        Flag("--model", metavar="NAME=FILE", panel=ROWS),
-    ] = None,
+    queries: TestReports,
+    models: ModelReports = None,
     *,
     metrics: choices.Metrics | None = None,
     scores: Annotated[
@@ -153,6 +177,7 @@ def study(
         Flag(metavar="NAME=FILE", panel=ROWS),
     ] = None,
     inner: choices.Inner = False,
+    pool: PoolOfStudy = None,
     exact_chance: Annotated[
         bool,
         Doc(
@@ -172,6 +197,15 @@ def study(
     ] = None,
     threads: choices.Threads | None = None,
     progress: Progress | None = None,
+    tell: Annotated[
+        Callable[[str], None] | None,
+        Doc(
+            "Called with a line on how many pairs the judge gets, before it starts, and with lines on the best of the "
+            "pools. By default nothing is told."
+        ),
+        IN_PYTHON,
+    ] = None,
+    **judge: Unpack[JudgeOptions],
 ) -> dict[str, Scores]:
     """Run a complete study: compare the oracle of every metric, baselines and models in one table.
 
@@ -179,6 +213,11 @@ def study(
     and the models; each is scored under every metric, and the difference of every two models is tested. For MIMIC-CXR
     this takes a few minutes, and with `exact_chance` a quarter of an hour or more for random retrieval under BERTScore,
     which comes last. With `out`, an interrupted study resumes when the same call is made again.
+
+    A judge, given by `judge` or `judged`, is one more column. It scores the reports of all rows but those of `scores`,
+    which must have it; the best of a pool for each test report, which are a further row, a bound of the oracle under
+    the judge; and random reports, from which chance is estimated. All distinct pairs are judged together, after
+    everything else, and their number is told before. Give `keep`, so that no pair is judged twice.
 
     Returns
     -------
@@ -208,6 +247,192 @@ def study(
     >>> list(systems)
     ['model', 'rouge-l oracle', 'most frequent', 'identity', 'random (expected)']
     """
+    with asked_judge(judge) as asked:
+        if asked is None:
+            check_left_out({"pool": pool}, "without a judge")
+        inputs = _inputs(index, queries, models, metrics, inner, [*(scores or {})], asked)
+        index, queries, given, names = inputs.index, inputs.queries, inputs.given, inputs.metrics
+        planned = None
+        if asked is not None:
+            planned = planned_pool(index, pool or default_pool(names), SearchOptions(threads=threads), seed=CHANCE_SEED)
+        ready = {name: read_system(name, row) for name, row in (scores or {}).items()}
+        _check_ready(ready, names, queries, asked)
+        out = None if out is None else Path(out)
+        base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
+        with study_job(out) as job:
+            late = [name for name in names if "bertscore" in METRICS[name].representations]
+            early = [name for name in names if name not in late]
+            exact = dict.fromkeys([file_name(RANDOM), *map(_random_step, late)], "exact") if exact_chance else {}
+            made_of = {
+                **{file_name(name): _made_of(model, inputs.read[name]) for name, model in given.items()},
+                **exact,
+            }
+            steps = Steps(job, base, made_of, len(queries.ids), len(given) + 3 * len(names) + 2, progress)
+            systems: dict[str, Scores] = {}
+            for name, model in given.items():
+                predictions_folder = steps.predictions_folder(file_name(name))
+                of_model = inputs.read[name], inputs.rows[name]
+                make = _ModelScores(index, queries, name, model, *of_model, names, predictions_folder)
+                systems[name] = steps.run(name, file_name(name), read_scores, make)
+                steps.remove(predictions_folder.name)
+            found: dict[str, np.ndarray] = {}  # metric -> corpus rows that its oracle has found
+
+            def oracles(metrics: Iterable[str]) -> None:
+                """Run the searches of these metrics' oracles and score the reports that they find."""
+                for metric in metrics:
+                    row = oracle_name(metric)
+
+                    def search(metric: str = metric) -> Results:
+                        return plan(index, metric, SearchOptions(threads=threads)).search(queries, steps.searching())
+
+                    results = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
+                    found[metric] = results.table["row"].to_numpy()
+
+                    def score(rows: np.ndarray = found[metric], row: str = row) -> Scores:
+                        return score_rows(index, queries, rows, names, system=row)
+
+                    systems[row] = steps.run(row, file_name(row), read_scores, score)
+
+            oracles(early)
+            frequent_row = inputs.most_frequent_row()
+            frequent = systems[MOST_FREQUENT] = steps.run(
+                MOST_FREQUENT,
+                file_name(MOST_FREQUENT),
+                read_scores,
+                lambda: score_rows(
+                    index, queries, np.full(len(queries.ids), frequent_row), names, system=MOST_FREQUENT
+                ),
+            )
+
+            def perfect() -> Scores:
+                """Score each test report as a prediction for itself."""
+                without_text = SearchOptions(text=False)
+                planned = {name: plan_scores(index, name, without_text) for name in names}
+                scores = {name: identity(each, queries).table["score"] for name, each in planned.items()}
+                return _scores(frequent, scores, IDENTITY)
+
+            systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
+            chance = _Chance(index, queries, inputs.scorable, frequent, steps, threads, () if exact_chance else late)
+            chance.average(early)
+            oracles(late)
+            systems[RANDOM] = chance.row()
+            if asked is not None and planned is not None:
+                reports = JudgedReports(planned, queries, inputs.texts(found))
+                systems = with_column(systems, asked, reports, steps, threads, progress, tell or inputs.tell)
+        order = [*given, *ready, *map(oracle_name, names)]
+        order += [*(name for name in systems if name not in (*order, *BASELINES)), *BASELINES]
+        return {name: {**systems, **ready}[name] for name in order}
+
+
+@called("study_pairs")
+def study_pairs(
+    index: AnyIndex,
+    queries: TestReports,
+    models: ModelReports = None,
+    *,
+    metrics: choices.Metrics | None = None,
+    inner: choices.Inner = False,
+    pool: PoolOfStudy = None,
+    judged: JudgedBefore = None,
+    name: NameOfJudged = None,
+    judge_version: Version | None = None,
+    keep: Keep | None = None,
+    threads: choices.Threads | None = None,
+    progress: Progress | None = None,
+) -> PairsToJudge:
+    """Pair the reports of a study, for a judge that runs elsewhere.
+
+    The judge adds a column ``score`` to the file, and [`study`][metric_oracle.study] with the same arguments reads it
+    as `judged`. Equal texts are one pair. Pairs that `judged` or `keep` has are left out.
+
+    Returns
+    -------
+    PairsToJudge
+        One row for each distinct pair of texts that has no score.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or index, test reports and models do not fit one another.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> mo.study_pairs(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu").write("pairs.parquet")
+    """
+    known = known_pairs(judged, keep, name, judge_version)
+    inputs = _inputs(index, queries, models, metrics, inner, (), None)
+    searching = SearchOptions(threads=threads)
+    planned = planned_pool(inputs.index, pool or default_pool(inputs.metrics), searching, seed=CHANCE_SEED)
+    searches = {metric: plan(inputs.index, metric, replace(searching, text=False)) for metric in inputs.metrics}
+    found = {metric: each.search(inputs.queries, progress).table["row"].to_numpy() for metric, each in searches.items()}
+    reports = JudgedReports(planned, inputs.queries, inputs.texts(found))
+    pairs = reports.pairs()
+    new = {pair: of for (pair, of), digits in zip(pairs.items(), pair_ids(pairs), strict=True) if digits not in known}
+    table = {
+        "pair": to_arrow(pair_ids(new)),
+        "query_id": to_arrow([inputs.queries.ids[of.query] for of in new.values()]),
+        "system": to_arrow([of.system for of in new.values()]),
+        "row": pa.array([of.row for of in new.values()], pa.int64()),
+        "reference": to_arrow([reference for reference, _ in new]),
+        "candidate": to_arrow([candidate for _, candidate in new]),
+    }
+    signature = {
+        "kind": "pairs",
+        "index": inputs.index.fingerprint,
+        **section_entry(inputs.index, inputs.queries),
+        "references": digest(inputs.queries),
+        "models": [*inputs.given],
+        "metrics": inputs.metrics,
+        "pool": {**planned.recorded(), "pairs": len(new), "judged": len(pairs) - len(new)},
+        "version": package_version(),
+    }
+    return PairsToJudge(pa.table(table), signature)
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What a study reads, checked."""
+
+    index: Index
+    queries: Reports  # test reports, those that all models have
+    given: Mapping[str, _ModelReports]
+    read: Mapping[str, Reports]  # predictions of each model
+    rows: Mapping[str, Mapping[str, int]]  # of each model: id of a test report -> row of its prediction
+    metrics: list[str]
+    tell: Callable[[str], None] | None
+
+    @cached_property
+    def scorable(self) -> dict[str, np.ndarray]:
+        """The corpus rows that each metric can score."""
+        return {name: scorable_rows(self.index, METRICS[name]) for name in self.metrics}
+
+    def most_frequent_row(self) -> int:
+        """Return the corpus row of the most frequent report of those that every metric can score."""
+        return most_frequent_row(self.index, _scorable_by_all(self.scorable.values()))
+
+    def texts(self, oracles: Mapping[str, np.ndarray]) -> dict[str, list[str]]:
+        """Return the report of each row of the table for each test report; `oracles` has corpus rows by metric."""
+        ids, index = self.queries.ids, self.index
+        of_models = {name: [self.read[name].texts[rows[i]] for i in ids] for name, rows in self.rows.items()}
+        of_oracles = {oracle_name(metric): index.take("text", rows).to_pylist() for metric, rows in oracles.items()}
+        frequent = index.take("text", np.full(len(ids), self.most_frequent_row())).to_pylist()
+        return {**of_models, **of_oracles, MOST_FREQUENT: frequent, IDENTITY: self.queries.texts}
+
+
+def _inputs(
+    index: AnyIndex,
+    queries: Given,
+    models: Mapping[str, Any] | None,
+    metrics: str | Sequence[str] | None,
+    inner: bool,
+    further: Sequence[str],
+    judge: Judge | None,
+) -> _Inputs:
+    """Read the test reports and the models, and check that they fit the index and one another.
+
+    `further` are the names of other rows.
+    """
     index = opened(index)
     sides = [side for side in (queries, *(models or {}).values()) if isinstance(side, AttachedReports)]
     tell = next((side.models["tell"] for side in sides if "tell" in side.models), None)
@@ -218,11 +443,9 @@ def study(
     queries = replace(
         queries, section=section[0], section_by=section[1], kept={}
     )  # all steps use the same token states
-    out = None if out is None else Path(out)
     given = {name: _ModelReports(attached(model).beside(tests)) for name, model in (models or {}).items()}
     names = _metrics(index, queries, given, names_of(metrics))
-    ready = {name: read_system(name, row) for name, row in (scores or {}).items()}
-    _check_models([*given, *ready], names)
+    _check_models([*given, *further], names, judge)
     # Read now, so that a bad file is an error before the long work.
     reads = (lambda _, model=model: model.read(section[0], queries.ids_from) for model in given.values())
     read = dict(zip(given, together(lambda: None, *reads)[1:], strict=True))
@@ -237,66 +460,14 @@ def study(
     texts = {"test reports": queries.texts, **{f"reports of {name!r}": reports.texts for name, reports in read.items()}}
     say_wordless([METRICS[name] for name in names], texts, tell)
     rows, queries = _rows(read, queries, inner, lambda line: say(line, tell))
-    _check_ready(ready, names, queries)
-    base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
-    with study_job(out) as job:
-        late = [name for name in names if "bertscore" in METRICS[name].representations]
-        early = [name for name in names if name not in late]
-        exact = dict.fromkeys([file_name(RANDOM), *map(_random_step, late)], "exact") if exact_chance else {}
-        made_of = {**{file_name(name): _made_of(model, read[name]) for name, model in given.items()}, **exact}
-        steps = Steps(job, base, made_of, len(queries.ids), len(given) + 3 * len(names) + 2, progress)
-        systems: dict[str, Scores] = {}
-        for name, model in given.items():
-            predictions_folder = steps.predictions_folder(file_name(name))
-            make = _ModelScores(index, queries, name, model, read[name], rows[name], names, predictions_folder)
-            systems[name] = steps.run(name, file_name(name), read_scores, make)
-            steps.remove(predictions_folder.name)
-
-        def oracles(metrics: Iterable[str]) -> None:
-            """Run the searches of these metrics' oracles and score the reports that they find."""
-            for metric in metrics:
-                row = oracle_name(metric)
-
-                def search(metric: str = metric) -> Results:
-                    return plan(index, metric, SearchOptions(threads=threads)).search(queries, steps.searching())
-
-                results = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
-
-                def score(results: Results = results, row: str = row) -> Scores:
-                    return score_rows(index, queries, results.table["row"].to_numpy(), names, system=row)
-
-                systems[row] = steps.run(row, file_name(row), read_scores, score)
-
-        oracles(early)
-        scorable = {name: scorable_rows(index, METRICS[name]) for name in names}
-        most_frequent = np.full(len(queries.ids), most_frequent_row(index, _scorable_by_all(scorable.values())))
-        frequent = systems[MOST_FREQUENT] = steps.run(
-            MOST_FREQUENT,
-            file_name(MOST_FREQUENT),
-            read_scores,
-            lambda: score_rows(index, queries, most_frequent, names, system=MOST_FREQUENT),
-        )
-
-        def perfect() -> Scores:
-            """Score each test report as a prediction for itself."""
-            without_text = SearchOptions(text=False)
-            planned = {name: plan_scores(index, name, without_text) for name in names}
-            scores = {name: identity(each, queries).table["score"] for name, each in planned.items()}
-            return _scores(frequent, scores, IDENTITY)
-
-        systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
-        chance = _Chance(index, queries, scorable, frequent, steps, threads, () if exact_chance else late)
-        chance.average(early)
-        oracles(late)
-        systems[RANDOM] = chance.row()
-    order = [*given, *ready, *map(oracle_name, names), MOST_FREQUENT, IDENTITY, RANDOM]
-    return {name: {**systems, **ready}[name] for name in order}
+    return _Inputs(index, queries, given, read, rows, names, tell)
 
 
-def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: Reports) -> None:
-    """Raise InputError unless a user's scores have every metric of the study and belong to its test reports."""
+def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: Reports, judge: Judge | None) -> None:
+    """Raise InputError unless a user's scores have all columns of the study and belong to its test reports."""
+    columns = [*metrics, *([] if judge is None else [judge.name])]
     for name, row in rows.items():
-        lacking = [metric for metric in metrics if metric not in row.signature.get("metrics", {})]
+        lacking = [column for column in columns if column not in row.signature.get("metrics", {})]
         if lacking:
             raise InputError(
                 f"the scores of {name!r} lack {', '.join(lacking)}, which the study has.",
@@ -356,16 +527,16 @@ def _metrics(
     return names
 
 
-def _check_models(models: Sequence[str], metrics: list[str]) -> None:
+def _check_models(models: Sequence[str], metrics: list[str], judge: Judge | None) -> None:
     """Raise InputError unless the name of each model or further row is of no other row, also when made a file name."""
-    row_names = [*map(oracle_name, metrics), MOST_FREQUENT, IDENTITY, RANDOM]
+    of_judge = [] if judge is None else [oracle_name(judge.name), f"{judge.name}{POOL}"]
+    found = [*map(oracle_name, metrics), *of_judge]
+    row_names = [*found, *BASELINES]
     used_twice = sorted({*row_names} & {*models})
     if used_twice:
         raise InputError("models", "must have names that no other row has", repr(used_twice[0]), "Choose another name.")
     files = [file_name(name) for name in models]
-    reserved = [file_name(name) for name in row_names] + [
-        f"{file_name(oracle_name(metric))}-reports" for metric in metrics
-    ]
+    reserved = [file_name(name) for name in row_names] + [f"{file_name(name)}-reports" for name in found]
     for name, file in zip(models, files, strict=True):
         if not file or (files + reserved).count(file) > 1 or file.startswith(f"{file_name(RANDOM)}-"):
             raise InputError(

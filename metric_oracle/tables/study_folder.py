@@ -90,6 +90,13 @@ class Steps:
         self._tell(step, after)
         return read(path)
 
+    def write(self, name: str, results: Results) -> None:
+        """Write results that are made of other steps, so that they are made again whenever the study goes on."""
+        file = f"{name}.parquet"
+        self._job.claim(file, made_of="")
+        results.write(self._job.folder / file)
+        self._job.record(file)
+
     def remove(self, name: str) -> None:
         """Remove a file or folder whose content is part of the file of another step."""
         self._job.remove(name)

@@ -72,11 +72,14 @@ def read_system(name: str, given: GivenResults | Sequence[GivenResults]) -> Scor
 
 
 def is_yardstick(scores: Scores) -> bool:
-    """Return whether a row is an oracle, a baseline, perfect answers or the best of n samples, by its ``system``."""
+    """Return whether a row is an oracle, the best of pools, a baseline, perfect answers or the best of n samples.
+
+    Its entry ``system`` says so, with the name of a metric or of a judge that the row has.
+    """
     system = str(scores.signature.get("system"))
-    metric, _, rest = system.rpartition(" ")
     is_best = _BEST_OF.fullmatch(system) is not None
-    return system in YARDSTICKS or is_best or (rest == "oracle" and metric in METRICS)
+    metric = system.removesuffix(POOL).removesuffix(oracle_name(""))
+    return system in YARDSTICKS or is_best or (metric != system and (metric in METRICS or metric in scores.metrics))
 
 
 def is_oracle(signature: Mapping[str, Any]) -> bool:
@@ -107,6 +110,7 @@ def scores_of_results(results: Results) -> Scores:
     record = None if "judge" in signature and find_metric(name) is None else get_metric(name)
     name = name if record is None else record.name
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
+    is_pooled = "lists" in signature.get("pool", {}) and not is_oracle(signature)  # older files do not list it
     is_expected = signature.get("baseline") == "expectation"
     first = np.arange(table.num_rows) if is_expected else np.flatnonzero(table["rank"].to_numpy() == 1)
     columns: dict[str, Any] = {"query_id": table["query_id"].take(pa.array(first))}
@@ -138,6 +142,7 @@ def scores_of_results(results: Results) -> Scores:
             "n": len(first),
             "version": signature.get("version"),
             **({"averaged": averaged} if averaged else {}),
+            **({"pool": {**signature["pool"], "metric": name}} if is_pooled else {}),
         },
     )
 

@@ -148,7 +148,8 @@ def test_files_have_the_scores_of_pairs(tmp_path):
     assert {name: values.tolist() for name, values in found.components.items()} == {"errors": [2, 1, 0, 1]}
     line = (
         rf"^judged must have a score for each pair; got none for 2 of 3, such as pair {ids[1]}\. Have the others "
-        r"judged, and pass their file too: oracle pool with --judged writes those of a pool\.$"
+        r"judged, and pass their file too: oracle pool with --judged writes those of a pool, --pairs FILE "
+        r"those of a study\.$"
     )
     with pytest.raises(InputError, match=line):
         score(judged=files[0])

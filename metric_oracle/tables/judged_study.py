@@ -1,0 +1,140 @@
+"""A judge's column of a study: the pairs that it scores, and what the rows of the table have of it.
+
+All pairs are known before the judge starts, so that the price of the whole study is told first, and each is judged
+once, whichever rows have it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from metric_oracle.base.progress import Progress, counter, say
+from metric_oracle.corpora.reports import Reports
+from metric_oracle.findings.results import Scores
+from metric_oracle.judges.judge import Judge, Pair
+from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval.baselines import DRAWS, drawn_rows
+from metric_oracle.retrieval.candidate_pools import Pool, PoolRows
+from metric_oracle.retrieval.expectation import judged_expectation
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.pair_scores import score_rows, with_judge
+from metric_oracle.retrieval.plan import plan_scores
+from metric_oracle.retrieval.rerank import rerank_pools
+from metric_oracle.tables.study_folder import Steps, file_name
+from metric_oracle.tables.systems import RANDOM, name_of_results
+
+LISTED = 20  # best reports under each metric of a study that its pool has by default
+
+
+class ToJudge(NamedTuple):
+    """A report that a judge compares with a test report."""
+
+    query: int  # row of the test report
+    system: str  # row of the table that has it first, or "pool", or "random"
+    text: str
+    row: int | None  # of the corpus, for reports of a pool
+
+
+class JudgedReports:
+    """The reports that a judge scores in a study: those of its rows, of the pools, and some drawn at random."""
+
+    def __init__(self, pool: Pool, queries: Reports, texts: Mapping[str, Sequence[str]]) -> None:
+        self.pool, self.queries = pool, queries
+        self.texts = texts  # by row of the table, for each test report
+        self.pools: list[PoolRows] | None = None if pool.is_whole else pool.rows(queries)
+        self.draws = max(pool.draws or DRAWS, 2)  # fewer have no standard error
+
+    def pairs(self) -> dict[Pair, ToJudge]:
+        """Return the distinct pairs (reference, candidate), and where each occurs first."""
+        found: dict[Pair, ToJudge] = {}
+
+        def add(q: int, system: str, text: str, row: int | None = None) -> None:
+            """Add the pair of a test report and a report."""
+            found.setdefault((self.queries.texts[q], text), ToJudge(q, system, text, row))
+
+        for system, texts in self.texts.items():
+            for q, text in enumerate(texts):
+                add(q, system, text)
+        index, n = self.pool.index, len(self.queries.ids)
+        every = np.arange(index.n_reports)
+        drawn = drawn_rows(every, n, self.pool.seed, self.draws)
+        for q in range(n):
+            listed = every if self.pools is None else self.pools[q].listed
+            rows = [*listed.tolist(), *drawn[q].tolist()]
+            for i, text in enumerate(index.take("text", np.array(rows)).to_pylist()):
+                add(q, "pool" if i < len(listed) else "random", text, rows[i])
+        return found
+
+
+def default_pool(metrics: Sequence[str]) -> str:
+    """Return the pool of a study under metrics, if none is given."""
+    return ",".join([*(f"{metric}:{LISTED}" for metric in metrics), f"random:{DRAWS}"])
+
+
+def with_column(
+    systems: Mapping[str, Scores],
+    judge: Judge,
+    reports: JudgedReports,
+    steps: Steps,
+    threads: int | None,
+    progress: Progress | None,
+    tell: Callable[[str], None] | None,
+) -> dict[str, Scores]:
+    """Return the rows of a study with the column of a judge, and a row for the best reports of the pools.
+
+    That row is named as files of `rerank` are in a table: it is no oracle unless the pool is the whole corpus. Its
+    reports are written beside those of the oracles.
+    """
+    pool, queries = reports.pool, reports.queries
+    index, metrics = pool.index, [*systems[RANDOM].metrics]
+    every = [*reports.pairs()]
+    judge.check_cost(len(every), judge.n_kept(every), tell)
+    judge = judge.answered(every, counter(progress, judge.name, len(every)))
+    found = {
+        name: with_judge(systems[name], judge, [*zip(queries.texts, texts, strict=True)])
+        for name, texts in reports.texts.items()
+    }
+    best = rerank_pools(pool, judge, queries, pools=reports.pools)
+    name = name_of_results(best.signature)
+    steps.write(f"{file_name(name)}-reports", best)
+    scores = score_rows(index, queries, best.table["row"].to_numpy(), metrics, system=name)
+    scores = with_judge(scores, judge, [*zip(queries.texts, best.table["text"].to_pylist(), strict=True)])
+    if best.oracle is not None:
+        if tell is not None:
+            for line in (best.oracle.summary(), *best.oracle.warnings()):
+                say(f"{name}: {line}", tell)
+        of_pool = {"metric": judge.name, **best.signature["pool"], "of_study": len(every), "late": best.oracle.late}
+        scores = replace(scores, signature={**scores.signature, "pool": of_pool})
+    return {**found, name: scores, RANDOM: _with_chance(systems[RANDOM], judge, reports, threads)}
+
+
+def _with_chance(random: Scores, judge: Judge, reports: JudgedReports, threads: int | None) -> Scores:
+    """Return the row of random retrieval with estimates under a judge, corrected by the exact means of metrics."""
+    averaged: dict[str, Any] = random.signature["averaged"]
+    sampled = averaged.get("sampled", {})
+    exact = [name for name in random.metrics if name not in sampled and not METRICS[name].is_sum]
+    pool = reports.pool
+    expected = judged_expectation(
+        pool.index,
+        [plan_scores(pool.index, name, SearchOptions(threads=threads)) for name in exact],
+        reports.queries,
+        judge,
+        draws=reports.draws,
+        seed=pool.seed,
+        means={name: random.table[name].to_numpy() for name in exact},
+    )
+    described = {name: expected.signature["sampled"][name] for name in ("standard_error", "rows", "seed")}
+    signature = {
+        **random.signature,
+        "metrics": {**random.signature["metrics"], judge.name: judge.entry},
+        "averaged": {
+            **averaged,
+            "ranges": {**averaged["ranges"], judge.name: None},
+            "sampled": {**sampled, judge.name: described},
+        },
+    }
+    table = random.table.append_column(judge.name, pa.array(expected.table["mean"].to_numpy()))
+    return replace(random, table=table, signature=signature)
