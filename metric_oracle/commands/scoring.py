@@ -147,8 +147,8 @@ def study(
         Path | None,
         Doc(
             "Instead of the study, write the pairs that its judge would score, without those of --judged and --keep: "
-            "a file for a judge that runs elsewhere. The same command line with --judged in place of --pairs then makes "
-            "the study."
+            "a file for a judge that runs elsewhere. The same command line with --judged in place of --pairs then "
+            "makes the study."
         ),
         Flag(metavar="FILE", panel=OUTPUT),
     ] = None,

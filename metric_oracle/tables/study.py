@@ -368,7 +368,7 @@ def study_pairs(
     found = {metric: each.search(inputs.queries, progress).table["row"].to_numpy() for metric, each in searches.items()}
     reports = JudgedReports(planned, inputs.queries, inputs.texts(found))
     pairs = reports.pairs()
-    new = {pair: of for (pair, of), digits in zip(pairs.items(), pair_ids(pairs), strict=True) if digits not in known}
+    new = {pair: of for (pair, of), key in zip(pairs.items(), pair_ids(pairs), strict=True) if key not in known}
     table = {
         "pair": to_arrow(pair_ids(new)),
         "query_id": to_arrow([inputs.queries.ids[of.query] for of in new.values()]),

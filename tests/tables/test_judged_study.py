@@ -269,10 +269,15 @@ def test_the_command_and_files(index, tmp_path, oracle, fails):
     judged_file(pairs, scores, n - 7)
     match = rf"study: --judged must have a score for each pair; got none for 7 of {n}, such as pair \w+\. Have the "
     fails(*line, "--judged", scores, *of_judge, match=match)
-    oracle(*line, "--judged", scores, "--pairs", rest)
+    _, _, told = oracle(*line, "--judged", scores, "--pairs", rest)
+    assert f"rest.parquet: 7 distinct pairs; {n - 7} others are judged" in told
     assert parquet.read_metadata(rest).num_rows == 7
     judged_file(rest, more)
     files = ["--judged", scores, "--judged", more]
+    kept = ["--keep", tmp_path / "kept", "--name", "words_in_common"]
+    fails(*line, "--judged", scores, "--keep", tmp_path / "kept", *of_judge, match=match)  # which keeps these scores
+    _, _, told = oracle(*line, *kept, "--pairs", tmp_path / "again.parquet")
+    assert f"again.parquet: 7 distinct pairs; {n - 7} others are judged" in told
     oracle(*line, *files, *of_judge, "--out", tmp_path / "F")
     for name in ("good", "words_in_common-of-a-pool", "random-expected", "identity"):
         a, b = (mo.read_scores(tmp_path / folder / f"{name}.parquet").table for folder in ("S", "F"))
