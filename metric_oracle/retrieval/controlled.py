@@ -12,6 +12,8 @@ import numpy as np
 
 from metric_oracle.statistics import Array
 
+_LEAST = 1e-9  # of 1 - leverage, which is 0 for a pair that alone decides a slope; its residual is 0, too
+
 
 class ControlledMeans(NamedTuple):
     """Estimated means of a judge's scores of each test report with all corpus reports."""
@@ -27,25 +29,27 @@ def controlled_means(scores: Array, controls: Array) -> ControlledMeans:
     """Return the means of a judge's scores, float64[Q, R], for R >= 2 random reports and each of Q test reports.
 
     `controls`, float64[M, Q, R], are the scores of cheap metrics for the same pairs, less the exact mean of the test
-    report: their expectation is 0. The slopes are those of one regression within test reports, which makes the standard
-    error least.
+    report: their expectation is 0. The slopes are those of one regression within test reports. The standard error of
+    the corrected mean is that of the jackknife: a pair far from the others, which draws the slope to itself, would hide
+    its error from the residuals. It is 0 if the scores of each test report are equal; then it says nothing.
     """
     n_controls, n_queries, draws = controls.shape
-    within = controls - controls.mean(axis=2, keepdims=True)
+    n = n_queries * draws
+    within = (controls - controls.mean(axis=2, keepdims=True)).reshape(n_controls, n)
     of_judge = scores - scores.mean(axis=1, keepdims=True)
-    slopes = np.linalg.lstsq(within.reshape(n_controls, -1).T, of_judge.ravel())[0]
-    residuals = of_judge - np.tensordot(slopes, within, 1)
-    freedom = n_queries * (draws - 1)
-
-    def error(deviations: Array, freedom: int) -> float:
-        """Return the standard error of the mean: the variances of all test reports are estimated together."""
-        return float(np.sqrt((deviations**2).sum() / max(freedom, 1) / (n_queries * draws)))
-
+    of_judge[(scores == scores[:, :1]).all(axis=1)] = 0.0  # no rounding where all are equal
+    slopes = np.linalg.lstsq(within.T, of_judge.ravel())[0]
+    inverse = np.linalg.pinv(within @ within.T)
+    leverages = (within * (inverse @ within)).sum(axis=0)
+    weights = 1 / n - inverse @ controls.mean(axis=(1, 2)) @ within
+    residuals = of_judge.ravel() - slopes @ within
+    left_out = residuals * weights / np.maximum(1 - leverages, _LEAST)  # how much the mean changes without each pair
+    to_sample = draws / (draws - 1)  # deviations are from the means of the same scores
     plain = scores.mean(axis=1)
     return ControlledMeans(
-        plain - np.tensordot(slopes, controls.mean(axis=2), 1),
-        error(residuals, freedom - n_controls),
+        plain - slopes @ controls.mean(axis=2),
+        float(np.sqrt(to_sample * (left_out**2).sum())),
         plain,
-        error(of_judge, freedom),
+        float(np.sqrt(to_sample * (of_judge**2).sum())) / n,
         slopes,
     )

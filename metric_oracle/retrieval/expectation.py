@@ -48,7 +48,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY = 128
 SHOWN_QUERIES = 20
 FINEST = -10  # exponent of the smallest width of a bin, 2**-10
-FREEDOM = 100  # fewest degrees of freedom with which a standard error ends a sample; fewer estimate it badly
+FREEDOM = 400  # fewest degrees of freedom with which a standard error ends a sample; fewer estimate it badly
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,8 +92,11 @@ class Expectation(Finding):
         sampled = self.signature.get("sampled")
         if sampled is None:
             return ""
+        error = f"standard error {sampled['standard_error']:.1g}"
+        if not sampled["standard_error"]:
+            error = "standard error not known, as the random reports of each test report have equal scores"
         return (
-            f"standard error {sampled['standard_error']:.1g}; {sampled['pairs']:,} pairs were judged; without the "
+            f"{error}; {sampled['pairs']:,} pairs were judged; without the "
             f"correction by the exact means of {', '.join(sampled['slopes'])} the mean would be "
             f"{sampled['plain_mean']:.4f}, standard error {sampled['plain_error']:.1g}"
         )
@@ -257,9 +260,10 @@ def judged_expectation(
         noted |= found.notes
         scores = np.array([[score_of[pair] for pair in of_query[:n_drawn]] for of_query in pairs])
         estimate = controlled_means(scores, controls[:, :, :n_drawn])
-        if n_drawn == draws or estimate.standard_error <= error:
+        if n_drawn == draws or 0 < estimate.standard_error <= error:
             break
-        n_drawn = min(max(math.ceil(SPARE * n_drawn * (estimate.standard_error / error) ** 2), n_drawn + 1), draws)
+        wanted = SPARE * n_drawn * (estimate.standard_error / error) ** 2 or 2 * n_drawn  # of equal scores, more
+        n_drawn = min(max(math.ceil(wanted), n_drawn + 1), draws)
     table = pa.table(
         {
             "query_id": pa.array(queries.ids, pa.large_string()),

@@ -52,14 +52,16 @@ def judged(world, judge, metric="rouge-l", **options):
 
 def test_means_are_within_three_standard_errors_in_20_of_20_seeds(world):
     _, tests, corpus = world
-    truth = np.mean([shared(test, report) for test in tests for report in corpus])
+    truth, shares = np.mean([shared(test, report) for test in tests for report in corpus]), []
     for seed in range(20):
         found = judged(world, Judge(shared), "rouge-l,bleu", draws=6, seed=seed)
         sampled = found.signature["sampled"]
         assert abs(found.table["mean"].to_numpy().mean() - truth) <= 3 * sampled["standard_error"]
         assert abs(sampled["plain_mean"] - truth) <= 3.5 * sampled["plain_error"]
-        assert sampled["standard_error"] < 0.6 * sampled["plain_error"]
+        shares.append(sampled["standard_error"] / sampled["plain_error"])
         assert set(sampled["slopes"]) == {"rouge-l", "bleu-2"}
+    assert np.mean(shares) < 0.6  # that of the errors themselves is 0.58
+    assert max(shares) < 0.7
 
 
 def correlated(rng, scores):
@@ -115,7 +117,35 @@ def test_no_pair_is_judged_twice_and_draws_end_at_the_error(world):
 def test_a_sample_ends_with_enough_degrees_of_freedom(world):
     index, tests, _ = world
     few = mo.expectation(index, tests[:4], "bleu", judge=Judge(shared), higher_is_better=True, draws=200, error=1.0)
-    assert few.signature["sampled"]["rows"] == 26  # 4 times 25
+    assert few.signature["sampled"]["rows"] == 101  # 4 times 100
+
+
+@pytest.mark.parametrize("metrics", ["bleu", "bleu,rouge-l"])
+def test_a_sample_that_ends_early_covers_the_truth(tmp_path, metrics):
+    """On a tiny corpus, where BLEU is mostly 0, the standard error at which a sample ends is that of many samples."""
+    rng = random.Random(0)
+    words = ["effusion", "edema,", "no", "new", "acute", "process", "mild", "small", "pneumonia", "left", "right"]
+    corpus, tests = ([" ".join(rng.choices(words, k=rng.randint(1, 4))) for _ in range(n)] for n in (36, 8))
+    index = mo.build_index(mo.reports(corpus, tell=lambda line: None), tmp_path / "I", metrics="rouge-l,bleu")
+    truth = np.mean([shared(test, report) for test in tests for report in corpus])
+    given = {"judge": Judge(shared), "name": "words", "higher_is_better": True, "error": 0.01, "draws": 400}
+    distances = []
+    for seed in range(100):
+        found = mo.expectation(index, mo.reports(tests, tell=lambda line: None), metrics, seed=seed, **given)
+        error = found.signature["sampled"]["standard_error"]
+        assert 0 < error <= 0.01
+        distances.append(abs(found.table["mean"].to_numpy().mean() - truth) / error)
+    assert np.mean(np.array(distances) > 2) <= 0.08  # 0.05 of a normal distribution
+    assert np.mean(np.array(distances) > 3) <= 0.01
+
+
+def test_equal_scores_do_not_end_a_sample(world):
+    index, tests, _ = world
+    given = {"judge": Judge(lambda a, b: 0.3), "name": "flat", "higher_is_better": True}
+    found = mo.expectation(index, tests, "bleu", error=0.01, draws=30, **given)
+    assert (found.signature["sampled"]["rows"], found.signature["sampled"]["standard_error"]) == (30, 0)
+    assert found.table["mean"].to_pylist() == pytest.approx([0.3] * len(tests), abs=1e-15)
+    assert "standard error not known, as the random reports of each test report have equal scores" in found.sample
 
 
 def test_judgements_of_the_pairs_are_told_and_kept(world, tmp_path):
