@@ -248,9 +248,10 @@ def as_queries(features: Features, new_id: np.ndarray) -> QueryFeatures:
     `new_id` has the id of each feature in the other corpus, -1 if it lacks the feature: int64[V].
     """
     sizes = features.sizes.T.copy()
-    is_known = new_id[features.fwd_id] >= 0
+    ids = new_id[features.fwd_id]
+    is_known = ids >= 0
     ends = offsets_of(is_known)[offsets_of(sizes)]
-    return QueryFeatures(ends, new_id[features.fwd_id[is_known]].astype(np.int32), sizes)
+    return QueryFeatures(ends, ids[is_known].astype(np.int32), sizes)
 
 
 def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:

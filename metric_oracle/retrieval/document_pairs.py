@@ -4,7 +4,7 @@ Documents of all shards are numbered one after another. Two shards may have equa
 of its own shard alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -69,6 +69,11 @@ class Pairs:
     def kernel(self) -> Kernel:
         """The metric's kernel for CPUs."""
         return load_kernel(self.record, "cpu")
+
+    @cached_property
+    def reference(self) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:
+        """The metric's plain scorer, a function of candidate and reference."""
+        return load_reference(self.record)
 
     @cached_property
     def arrays(self) -> list[tuple[Any, Any]]:
@@ -205,7 +210,7 @@ class Pairs:
     def plain(self, query: int, document: int) -> tuple[float, dict[str, Any]]:
         """Return the plain scorer's score and components of a distinct query and a document."""
         if (query, document) not in self.known:
-            self.known[query, document] = load_reference(self.record)(*self.items(query, document))
+            self.known[query, document] = self.reference(*self.items(query, document))
         return self.known[query, document]
 
     def check(

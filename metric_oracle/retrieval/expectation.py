@@ -169,7 +169,7 @@ def expectation_of(
     from metric_oracle.kernels._distribution import new_scratch, summarise
 
     pairs, names = plan.pairs(queries), _quantile_names(quantiles)
-    rows, n_rows = np.diff(pairs.row_ptr), len(pairs.row_id)
+    rows, n_rows = np.diff(pairs.row_ptr), int(pairs.row_ptr[-1])
     ranks = np.array([max(math.ceil(n_rows * p), 1) for p in quantiles], np.int64)
     times = np.bincount(pairs.which)  # queries of each distinct one
     statistics_of = np.empty((len(times), 4 + len(ranks)))
