@@ -551,7 +551,7 @@ MUTANTS = [
         "only one score leaves at once",
         "while best.state[1] - best.state[2] >= k:",
         "if best.state[1] - best.state[2] >= k:",
-        "kernels/test_bounds.py -k 'documents_inserted or long_lists'",
+        "kernels/test_bounds.py -k many_rows",
     ),
     Mutant(
         "kernels/chexbert_labels/cpu.py",

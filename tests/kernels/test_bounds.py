@@ -781,6 +781,13 @@ def test_a_floor_keeps_what_reaches_it():
         assert out[2].tolist() == [1, 3, 3, 3][: len(listed)] + [0] * (4 - len(listed))
 
 
+def test_a_document_of_many_rows_puts_out_all_that_it_beats():
+    best = new_best(4)
+    reset(best, -np.inf)
+    insert_all(np.array([0.25, 0.5, 0.75, 1.0]), np.array([0, 1, 2, 3, 6]), 3, best)
+    assert threshold(best, 3) == 1.0
+
+
 @pytest.mark.parametrize("n_scores", [1, 3, 200_000])
 @pytest.mark.parametrize("k", [1, 1000, 150_000, 185_538])
 def test_long_lists_and_many_ties_cost_n_log_n(k, n_scores):
