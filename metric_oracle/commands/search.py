@@ -247,6 +247,7 @@ def info(
     Of a folder of `keep`, which a judge's answers are kept in, the judgements are counted. With --check, the exit code
     is 1 if a file differs from the one that was written.
     """
+    from metric_oracle.findings.views import one_line
     from metric_oracle.indexes.shards import open_index
     from metric_oracle.judges.judgements import RECORD, counted
 
@@ -254,8 +255,10 @@ def info(
         with checking():
             records = counted(Path(index), check=check)
         lines = [
-            f"{one['judge']} {one['version']}".rstrip() + f": {one['judgements']:,} judgements of "
-            f"{one['references']:,} references and {one['candidates']:,} candidates"
+            one_line(
+                f"{one['judge']} {one['version']}".rstrip() + f": {one['judgements']:,} judgements of "
+                f"{one['references']:,} references and {one['candidates']:,} candidates"
+            )
             for one in records
         ]
         to.deliver(lambda: lines, {"jsonl": lambda: map(json.dumps, records)})

@@ -9,12 +9,12 @@ from metric_oracle.base.errors import MetricOracleError
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.findings.figures import picture
 from metric_oracle.findings.printed_tables import PaperTable, entry
-from metric_oracle.findings.results import Results
+from metric_oracle.findings.results import Results, bound_under
 from metric_oracle.findings.views import pool_lines
 from metric_oracle.raters.alignment import Alignment, align
 from metric_oracle.raters.failure_modes import FailureModes, failure_modes
 from metric_oracle.retrieval.expectation import Expectation
-from metric_oracle.tables.systems import name_of_results
+from metric_oracle.tables.systems import is_oracle, name_of_results
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,15 @@ def sections(cases: Cases) -> list[PageSection]:
 
 def pools(cases: Cases) -> list[PageSection]:
     """Return what the files of reranked pools say of the oracle under their judge."""
-    judged = [file for file in cases.files if isinstance(file, Results) and "judge" in file.signature]
-    return [
-        PageSection(f"pool-{number}", name_of_results(file.signature), lines=[f"{'; '.join(pool_lines(file))}."])
-        for number, file in enumerate(judged, 1)
-    ]
+    shown = []
+    for file in cases.files:
+        if isinstance(file, Results) and "judge" in file.signature:
+            bound = f"{bound_under(file.signature['judge'])}, as reports outside the pool were not scored"
+            said = [*([] if is_oracle(file.signature) else [bound]), *pool_lines(file)]
+            shown.append(
+                PageSection(f"pool-{len(shown) + 1}", name_of_results(file.signature), lines=["; ".join(said)])
+            )
+    return shown
 
 
 def _section(

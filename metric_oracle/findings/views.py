@@ -14,7 +14,7 @@ from rich.text import Text
 from metric_oracle.base.choices import RESTRICTIONS
 from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.printed_tables import PaperTable, entry, plain
-from metric_oracle.findings.results import Results, Scores, bound_under
+from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signature_line
 from metric_oracle.statistics import FEW, RESAMPLES, effective_studies
 
@@ -80,8 +80,7 @@ def pool_lines(results: Results) -> list[str]:
     judge = results.signature["judge"]
     parts = [f"the first {of_list['size']:,} under {of_list['metric']}" for of_list in pool["lists"]]
     parts += [f"{pool['random']:,} at random"] if "random" in pool else []
-    lines = [f"{bound_under(judge)}, as reports outside the pool were not scored"]
-    lines.append(f"pool: {', '.join(parts)}; {pool['pairs']:,} distinct pairs")
+    lines = [f"pool: {', '.join(parts)}; {pool['pairs']:,} distinct pairs"]
     if judge["best"] is not None:
         beyond = f"{'below' if judge['direction'] == 'lower' else 'above'} {judge['best']:g}"
         lines.append(f"certified, as no score is {beyond}: {certified:,} of {n:,} best answers")

@@ -23,6 +23,7 @@ from metric_oracle.judges.judgements import DIGITS, Judgements
 from metric_oracle.judges.pair_models import ErrorModel
 from metric_oracle.judges.ways import of_command, of_function, of_model
 from metric_oracle.metrics import find_metric
+from metric_oracle.records import COMPOSITE
 
 RANK = "rank."  # before the name of a metric: a column of a file of pairs
 BATCH = 64
@@ -175,8 +176,10 @@ def _of_options(given: JudgeOptions) -> Judge:
         )
     own = str(getattr(judge, "__name__", ""))
     name = given.get("name") or (own if own.isidentifier() else JUDGE)  # that of a lambda is no name
-    if find_metric(name) is not None or name in COLUMNS:
-        raise InputError("name", "must be that of no metric and no column of this tool", repr(name), "Choose another.")
+    is_taken = name in (*COLUMNS, COMPOSITE) or any(find_metric(one) is not None for one in (name, name.split(".")[0]))
+    if is_taken or not name.isprintable():
+        rule = "must be printable, and that of no metric and no column of this tool"
+        raise InputError("name", rule, repr(name), "Choose another.")
     higher = given.get("higher_is_better")
     usual = direction_of(name)
     direction = usual if higher is None else {True: "higher", False: "lower"}.get(higher, higher)

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import sys
 import time
 
@@ -286,9 +287,9 @@ def test_the_error_of_a_function_passes_and_what_it_answered_is_kept(tmp_path):
     [
         ({}, r"^give --crepe, --judge or --judged, and one of them; got none\. --judge is asked, --judged has its sc"),
         ({"judge": common, "judged": "x.csv"}, r"and one of them; got two\."),
-        ({"judge": common, "name": "BLEU-2"}, r"^name must be that of no metric and no column of this tool; got 'BLEU"),
-        ({"judge": common, "name": "query_id"}, r"^name must be that of no metric and no column of this tool; got"),
-        ({"judge": common, "name": "prediction"}, r"^name must be that of no metric and no column of this tool; got"),
+        *(({"judge": common, "name": name},
+           rf"^name must be printable, and that of no metric and no column of this tool; got {re.escape(repr(name))}")
+          for name in ("BLEU-2", "query_id", "prediction", "composite", "bleu-2.precision_1", "a\nb", "\x1b[31mred")),
         ({"judge": common, "name": "GREEN Score", "higher_is_better": False},
          r"^higher_is_better must be that of the known tool whose name the judge has; got lower for 'GREEN Score', of "
          r"which higher is better\. Correct it, or choose another name\."),

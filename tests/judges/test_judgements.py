@@ -135,18 +135,18 @@ def test_info_counts_judgements(oracle, tmp_path):
     folder = tmp_path / "K"
     ids = pair_ids([("a", "x"), ("a", "y"), ("b", "x")])
     keep(folder, dict.fromkeys(ids, 1.0))
-    keep(folder, {ids[0]: 2.0}, "other")
+    keep(folder, {ids[0]: 2.0}, "[other]")
     code, shown, err = oracle("info", folder, "--format", "table")
     assert (code, err) == (0, "")
     assert shown.splitlines() == [
-        "other 1: 1 judgements of 1 references and 1 candidates",
+        "[other] 1: 1 judgements of 1 references and 1 candidates",
         "words 1: 3 judgements of 2 references and 2 candidates",
     ]
     code, shown, _ = oracle("info", folder, "--check", "--format", "jsonl")
     assert code == 0
     record = {"judge": "words", "version": "1", "judgements": 3, "references": 2, "candidates": 2}
     assert json.loads(shown.splitlines()[1]) == record
-    piece = next(path for path in folder.glob("*.jsonl") if "other" in path.read_text())
+    piece = next(path for path in folder.glob("*.jsonl") if "[other]" in path.read_text())
     piece.write_text(piece.read_text().replace("2.0", "3.0"))
     code, _, err = oracle("info", folder, "--check")
     assert code == 1
