@@ -45,7 +45,9 @@ _WITHIN = (
 _PATTERNS = [(kind, re.compile(rf"(?:{pattern})\Z", re.DOTALL)) for kind, pattern in _WHOLE]
 _SEARCHED = [(kind, re.compile(pattern)) for kind, pattern in _WITHIN]
 
-_CHARACTER = re.compile(r"[\\\"<\[&]|_x000")  # each pattern of `_SEARCHED` but that of headings needs one
+# A quick look, because reports rarely have any: what each of `_PATTERNS` needs, and each of `_SEARCHED` but headings.
+_QUOTE_OR_LIST, _DTYPE = re.compile(rf"[{_QUOTES}\[]"), "dtype: "
+_CHARACTER, _ESCAPED = re.compile(r"[\\\"<\[&]"), "_x000"
 
 
 def is_missing(cell: object) -> bool:
@@ -92,9 +94,12 @@ def count_marks(texts: Iterable[str]) -> Counter[str]:
     """Return kind of mark -> number of texts that stand in it or have it within; each text counts for one kind."""
     counts: Counter[str] = Counter()
     for text in texts:
-        kind = next((kind for kind, pattern in _PATTERNS if pattern.match(text)), None)
-        may_have_any = _CHARACTER.search(text) or may_have(text, "finding") or may_have(text, "impression")
-        if kind is None and may_have_any:
+        kind = None
+        if _QUOTE_OR_LIST.search(text) or _DTYPE in text:
+            kind = next((kind for kind, pattern in _PATTERNS if pattern.match(text)), None)
+        if kind is None and (
+            _CHARACTER.search(text) or _ESCAPED in text or may_have(text, "finding") or may_have(text, "impression")
+        ):
             kind = next((kind for kind, pattern in _SEARCHED if pattern.search(text)), None)
         if kind is not None:
             counts[kind] += 1
