@@ -225,9 +225,16 @@ MUTANTS = [
     ),
     Mutant(
         "retrieval/pool.py",
-        "blocks go on after an error",
-        "pool.shutdown(cancel_futures=True)",
-        "pool.shutdown()",
+        "blocks go on after an error of the thread that asks",
+        "_drop(left)  # after an error",
+        "pass  # after an error",
+        "retrieval/test_search.py -k one_block",
+    ),
+    Mutant(
+        "retrieval/pool.py",
+        "blocks go on after an error of another thread",
+        "failed.append(error)\n            _drop(left)",
+        "failed.append(error)",
         "retrieval/test_search.py -k one_block",
     ),
     Mutant(
@@ -657,8 +664,8 @@ MUTANTS = [
     Mutant(
         "indexes/features.py",
         "the first feature of a corpus is none of a query's",
-        "is_known = new_id[features.fwd_id] >= 0",
-        "is_known = new_id[features.fwd_id] > 0",
+        "is_known = ids >= 0",
+        "is_known = ids > 0",
         "indexes/test_encoding_again.py",
     ),
     Mutant(

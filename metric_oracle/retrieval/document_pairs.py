@@ -226,16 +226,18 @@ class Pairs:
 
         `ids` are the ids of all queries, for the message.
         """
-        for i in sample_of(len(scores), checked):
+        sample = sample_of(len(scores), checked)
+        scored = zip(scores[sample].tolist(), *(values[sample].tolist() for values in components.values()), strict=True)
+        for i, (score, *parts) in zip(sample.tolist(), scored, strict=True):
             wanted = self.plain(int(query[i]), int(document[i]))
-            scored = scores[i].item(), {name: values[i].item() for name, values in components.items()}
-            if scored != wanted:
+            found = score, dict(zip(components, parts, strict=True))
+            if found != wanted:
                 row = self.row_id[self.row_ptr[document[i]]]
                 name = shown_names([ids[int(np.argmax(self.which == query[i]))]])
                 raise ExactnessError(
                     f"{self.record.name} of row {row}",
                     f"must be {wanted} for query {name}, as the plain scorer computes it",
-                    scored,
+                    found,
                     "This is a defect: please report it with the index fingerprint.",
                 )
 

@@ -196,8 +196,8 @@ def search_shard(
 
         A pair of long reports takes milliseconds of plain Python.
         """
-        for of_list, rank in zip(*np.divmod(sample[(sample >= first * k) & (sample < last * k)], k), strict=True):
-            row = answers.rows[of_list, rank]
+        begin, end = np.searchsorted(sample, [first * k, last * k])
+        for of_list, row in zip(sample[begin:end] // k, answers.rows.ravel()[sample[begin:end]], strict=True):
             if row >= 0:
                 pairs.plain(int(lists.query[of_list]), int(representation.document_of_row[row]))
 

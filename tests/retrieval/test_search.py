@@ -464,7 +464,8 @@ def test_a_wrong_score_is_an_error(index, queries, monkeypatch):
         retrieve(index, queries, "bleu")
 
 
-def test_an_error_in_one_block_ends_the_others(index, monkeypatch):
+@pytest.mark.parametrize("in_main", [True, False])
+def test_an_error_in_one_block_ends_the_others(index, monkeypatch, in_main):
     from metric_oracle.kernels.bleu import cpu
 
     begun = []
@@ -472,7 +473,8 @@ def test_an_error_in_one_block_ends_the_others(index, monkeypatch):
     def broken(*args, **options):
         begun.append(1)
         time.sleep(0.01)
-        raise KeyboardInterrupt
+        if (threading.current_thread() is threading.main_thread()) == in_main:
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(cpu.Backend, "search", broken)
     with pytest.raises(KeyboardInterrupt):
