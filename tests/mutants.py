@@ -1,6 +1,6 @@
 """Plant one mutant at a time in a copy of the repository and run the tests that concern it: which survive?
 
-    python tests/mutants.py [--copy FOLDER] [--timeout SECONDS] [--interpreted] [WORD ...]
+    python tests/mutants.py [--copy FOLDER] [--timeout SECONDS] [WORD ...]
 
 Words choose the mutants whose path or name holds one of them. Writes a Markdown table to stdout, a line as each ends.
 A survivor is a test that is lacking, or code that nothing needs. Results: MUTANTS.md.
@@ -363,7 +363,7 @@ MUTANTS = [
         "if not isinstance(value, int | float):",
         "retrieval/test_composite.py -k 'weights or terms or number or none'",
     ),
-    # ---- kernels: each is compiled anew, or the first ones run with --interpreted ----
+    # ---- kernels: each is compiled anew ----
     Mutant(
         "kernels/topk/cpu.py",
         "a tie with the k-th row is turned away",
@@ -1194,10 +1194,7 @@ def main() -> None:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--copy", type=Path, help="folder of the copy; compiled code of an earlier run is used again")
     parser.add_argument("--timeout", type=float, default=150.0)
-    parser.add_argument("--interpreted", action="store_true", help="run kernels without Numba's compiler")
     given = parser.parse_args()
-    if given.interpreted:
-        os.environ["NUMBA_DISABLE_JIT"] = "1"
     chosen = [m for m in MUTANTS if not given.words or any(w in m.path or w in m.name for w in given.words)]
     copy = given.copy or Path(tempfile.mkdtemp(prefix="mutants-"))
     names = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard"], cwd=REPOSITORY, text=True)
@@ -1226,8 +1223,6 @@ def _pytest(copy: Path, arguments: list[str], timeout: float | None = None) -> s
         "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *arguments]
-    if os.environ.get("NUMBA_DISABLE_JIT"):
-        command += ["-W", "ignore::RuntimeWarning"]  # of words of 64 bits that wrap around
     return subprocess.run(command, cwd=copy / "tree", env=environment, capture_output=True, text=True, timeout=timeout)
 
 
