@@ -152,7 +152,7 @@ PoolOfStudy: TypeAlias = Annotated[
     str | None,
     Doc(
         "With a judge: the reports that it scores for each test report to find the best of them, METRIC:N, the N "
-        f"best under a metric, random:N, or several of these with commas. By default the {LISTED} best under each "
+        f"best under a metric, random:N, several of these with commas, or all. By default the {LISTED} best under each "
         f"metric of the study, and {DRAWS} random ones. Chance under the judge is estimated from the random ones, "
         f"{DRAWS} if the pool has none."
     ),

@@ -19,6 +19,7 @@ from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.rerank import rerank
+from metric_oracle.tables.study import study
 from support.sequences import subsequence
 
 # One impression of IU X-ray has a heading, which is said.
@@ -184,26 +185,45 @@ def test_expectations_are_means_over_all_pairs(world, metric, order):
     assert found.counts.tolist() == counts.tolist()
 
 
+def sequences(pairs):
+    """Return ROUGE-L of each pair."""
+    scores = []
+    for reference, candidate in pairs:
+        a, b = words_of_rouge(reference), words_of_rouge(candidate)
+        n = subsequence(a, b)
+        scores.append(2 * (n / len(b)) * (n / len(a)) / (n / len(b) + n / len(a)) if n else 0.0)
+    return scores
+
+
 def test_the_pooled_oracle_of_a_judge_is_the_exact_one(world):
     """The judge is ROUGE-L, computed here; its own best list is in the pool, so that nothing is missed."""
     _, test, index = world
     few = test.take(np.arange(0, len(test.ids), 12))
-
-    def judge(pairs):
-        """Return ROUGE-L of each pair."""
-        scores = []
-        for reference, candidate in pairs:
-            a, b = words_of_rouge(reference), words_of_rouge(candidate)
-            n = subsequence(a, b)
-            scores.append(2 * (n / len(b)) * (n / len(a)) / (n / len(b) + n / len(a)) if n else 0.0)
-        return scores
-
     exact = retrieve(index, few, "rouge-l").table["score"].to_numpy()
-    found = rerank(index, few, judge=judge, higher_is_better=True, best=1.0, pool="bleu:3,rouge-l:5,random:5")
+    found = rerank(index, few, judge=sequences, higher_is_better=True, best=1.0, pool="bleu:3,rouge-l:5,random:5")
     assert found.table["score"].to_numpy() == pytest.approx(exact, abs=1e-12)
     certified = found.table["certified"].to_numpy(zero_copy_only=False)
     assert certified.tolist() == (exact == 1.0).tolist()
     assert 0 < certified.sum() < len(exact)
-    without = rerank(index, few, judge=judge, higher_is_better=True, pool="bleu:3")
+    without = rerank(index, few, judge=sequences, higher_is_better=True, pool="bleu:3")
     assert (without.table["score"].to_numpy() <= exact + 1e-12).all()
     assert without.table["score"].to_numpy().mean() < exact.mean()
+
+
+def test_a_study_under_a_judge_is_that_under_its_metric(world):
+    """The judge is ROUGE-L, computed here: each cell is that of ROUGE-L, and chance that of the whole corpus."""
+    _, test, index = world
+    few = test.take(np.arange(0, len(test.ids), 12))
+    written = dict(zip(few.ids, reversed(few.texts), strict=True))
+    judge = {"judge": sequences, "higher_is_better": True, "best": 1.0}
+    systems = study(index, few, {"model": written}, metrics="bleu,rouge-l", pool="bleu:3,rouge-l:5,random:5", **judge)
+    best = systems.pop("sequences of a pool")
+    for scores in systems.values():
+        assert scores.table["sequences"].to_numpy() == pytest.approx(scores.table["rouge-l"].to_numpy(), abs=1e-9)
+    exact = systems["rouge-l oracle"].table["sequences"].to_numpy()
+    assert best.table["sequences"].to_numpy() == pytest.approx(exact, abs=1e-12)
+    sampled = study(index, few, metrics="bleu", pool="bleu:3,random:20", **judge)["random (expected)"]
+    error = sampled.signature["averaged"]["sampled"]["sequences"]["standard_error"]
+    mean = systems["random (expected)"].table["rouge-l"].to_numpy().mean()
+    assert 0 < abs(sampled.table["sequences"].to_numpy().mean() - mean) < 3 * error
+    assert error < 0.005
