@@ -356,7 +356,7 @@ def _columns(file: ReadResults, number: int, first: np.ndarray) -> list[ScoreCol
         direction = entry.get("direction")
         is_higher = direction == "higher" if direction else get_metric(metric).higher_is_better
         column = ScoreColumn("", system, metric, number, is_higher, np.where(first >= 0, values[first], np.nan))
-        names_metric = column.role == ORACLE or system.endswith(POOL)
+        names_metric = column.role == ORACLE or system == f"{metric}{POOL}"
         columns.append(replace(column, name=system if names_metric else f"{metric} of {system}"))
     return columns
 

@@ -287,6 +287,14 @@ def test_the_command_and_files(index, tmp_path, oracle, fails):
     match = r"study: --pairs must end with \.parquet, \.csv or \.jsonl; got .*pairs\.txt"
     fails(*line, "--pairs", tmp_path / "pairs.txt", match=match)
 
+    page = tmp_path / "page.html"
+    oracle("report", *(tmp_path / "S").glob("*.parquet"), "--queries", tmp_path / "test.csv", "--out", page)
+    shown = page.read_text(encoding="utf-8")
+    assert ">bleu-2 of words_in_common of a pool<" in shown
+    assert ">words_in_common of a pool<" in shown
+    assert "of a pool (2)" not in shown
+    assert "a lower bound of the oracle under words_in_common" in shown
+
     rows = [
         f"{name}={tmp_path / 'S' / file}.parquet"
         for name, file in {"good": "good", "P": POOLED.replace(" ", "-")}.items()
