@@ -14,7 +14,7 @@ from annotated_types import Gt
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_given, check_left_out, given_of
 from metric_oracle.base.declared import IN_PYTHON, Flag
-from metric_oracle.base.errors import InputError, as_called, option
+from metric_oracle.base.errors import InputError, as_called, if_taken, option
 from metric_oracle.base.files import checksum, identify
 from metric_oracle.corpora.tables import existing_file, numbers_of, read_table
 from metric_oracle.findings.score_names import direction_of
@@ -169,8 +169,9 @@ def _of_options(given: JudgeOptions) -> Judge:
     """Return the judge that is a function, a command or files."""
     judge, judged = given.get("judge"), given.get("judged")
     if (judge is None) == (judged is None):
+        of_crepe = if_taken("crepe", f"{option('crepe')}, ")
         raise InputError(
-            f"give {option('crepe')}, {option('judge')} or {option('judged')}, and one of them; got "
+            f"give {of_crepe}{option('judge')} or {option('judged')}, and one of them; got "
             f"{'none' if judge is None else 'two'}.",
             f"{option('judge')} is asked, {option('judged')} has its scores.",
         )

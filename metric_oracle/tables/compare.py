@@ -233,10 +233,15 @@ def _averaged_over(averaged: Mapping[str, Any]) -> str:
     sampled = averaged.get("sampled", {})
     estimates = [
         f"under {metric} an estimate from {entry['rows']:,} of them for each test report "
-        f"(standard error of the average {entry['standard_error']:.1g}, seed {entry['seed']})"
+        f"(standard error of the average {_error_of(entry)}, seed {entry['seed']})"
         for metric, entry in sampled.items()
     ]
     return ", ".join([str(averaged["over"]), *estimates])
+
+
+def _error_of(entry: Mapping[str, Any]) -> str:
+    """Return the standard error of a sample as text; that of equal scores says nothing."""
+    return f"{entry['standard_error']:.1g}" if entry["standard_error"] else "not known, as scores are equal"
 
 
 def _of_whole_sets(scores: Mapping[str, Scores], metric: str, values: np.ndarray) -> dict[str, float]:

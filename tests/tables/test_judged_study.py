@@ -228,6 +228,15 @@ def test_names_of_rows_and_options_without_a_judge(index):
         mo.study(index, TESTS, metrics="bleu", pool="bleu:3")
     with pytest.raises(InputError, match=r"^study: higher_is_better must be given for a judge whose name is not known"):
         mo.study(index, "nothing.csv", metrics="bleu", judge=Judge())  # before a file is read
+    with pytest.raises(InputError, match=r"^study: give judge or judged, and one of them; got none\. judge is asked, "):
+        mo.study(index, "nothing.csv", metrics="bleu", name="words_in_common", higher_is_better=True)
+
+
+def test_equal_scores_have_no_known_error(index):
+    systems = run(index, lambda pairs: [0.5] * len(pairs), pool="bleu:2,random:3")
+    assert column(systems, RANDOM) == pytest.approx(0.5)
+    notes = mo.compare_study(systems, resamples=200).tables()[-1].notes
+    assert any("(standard error of the average not known, as scores are equal, seed 0)" in note for note in notes)
 
 
 def judged_file(pairs, path, stop=None):
