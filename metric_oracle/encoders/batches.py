@@ -3,9 +3,10 @@
 The order in which a matrix product is summed depends on its shape and its number of threads. Therefore all sequences of
 one length run in batches of one shape, and each batch runs in one thread of PyTorch; several batches run in parallel.
 If the sequences of a length do not fill a batch, they are repeated. In tests on all code paths of MKL (SSE4.2, AVX2,
-AVX-512), the last bits of the output then depended neither on the position in the batch nor on the other sequences; two
-threads per product did change them. A batch never mixes lengths, because padding costs time and its mask changes last
-bits too. The only padding is that of `run_model`.
+AVX-512) and of oneDNN (also AMX), which runs the products of `packed_layers`, the last bits of the output then depended
+neither on the position in the batch nor on the other sequences; two threads per product did change them, and with AMX
+the shape of a batch. A batch never mixes lengths, because padding costs time and its mask changes last bits too. The
+only padding of sequences is that of `run_model`.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from metric_oracle.encoders.model_files import n_positions
+from metric_oracle.encoders.packed_layers import can_pack
 
 # A parallel `map`, whose results come in the order of the arguments.
 RunAll = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
@@ -139,8 +141,8 @@ def part_bounds(ptr: npt.NDArray[np.int64], part_tokens: int) -> list[int]:
     return bounds
 
 
-def environment(device: str, batch_tokens: int) -> dict[str, Any]:
-    """Return the device, versions and settings on which the last bits of a model's output depend."""
+def environment(device: str, batch_tokens: int, dtype: str = "float32") -> dict[str, Any]:
+    """Return the device, versions and settings on which the last bits of a model that computes in `dtype` depend."""
     import torch
 
     is_cuda = device == "cuda"
@@ -150,6 +152,7 @@ def environment(device: str, batch_tokens: int) -> dict[str, Any]:
         "torch": str(torch.__version__),
         "batch_tokens": batch_tokens,
         "threads_of_a_product": 1,
+        "layers_of_bert": "packed" if can_pack(device, dtype) else "transformers",
     }
 
 

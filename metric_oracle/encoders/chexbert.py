@@ -19,6 +19,7 @@ from metric_oracle.encoders.base import Encoder, longest_first
 from metric_oracle.encoders.batches import run_batches, run_model
 from metric_oracle.encoders.checkpoints import Published, check_names, load_strictly, named_tensors, read_torch
 from metric_oracle.encoders.model_files import cached_file
+from metric_oracle.encoders.packed_layers import pack
 
 # Number of classes of each head, in the order of `corpora.label_tables.LABELS`; No Finding is blank or positive.
 _HEADS = (4,) * 13 + (2,)
@@ -43,8 +44,9 @@ class CheXbert(Encoder):
 
         existing_file(self._path)
         model = _build_model(_read_tensors(self._path), self._path)
-        self._model = model.eval().to(self._device)
-        config = model["bert"].config
+        model.eval().to(self._device)
+        self._bert, self._heads = pack(model["bert"], self._device), model["linear_heads"]
+        config = self._bert.config
         self._dtype = np.dtype([("embedding", np.float32, config.hidden_size), ("classes", np.uint8, len(_HEADS))])
         self._max_pieces = min(_MAX_PIECES, config.max_position_embeddings)
         vocabulary = _find_vocabulary(vocabulary, self._path, config.vocab_size)
@@ -117,8 +119,8 @@ class CheXbert(Encoder):
         import torch
 
         with torch.inference_mode():
-            states = run_model(self._model["bert"], ids)[:, 0]
-            logits = [head(states) for head in self._model["linear_heads"]]
+            states = run_model(self._bert, ids)[:, 0]
+            logits = [head(states) for head in self._heads]
             is_finite = torch.stack([tensor.isfinite().all() for tensor in (states, *logits)]).all()
             classes = torch.stack([values.argmax(1) for values in logits], 1)
         self._check_finite(is_finite, "checkpoint")

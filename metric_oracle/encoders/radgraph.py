@@ -21,6 +21,7 @@ from metric_oracle.base.progress import Advance
 from metric_oracle.encoders.base import Encoder, longest_first
 from metric_oracle.encoders.batches import RunAll, flatten, one_thread_each, run_batches, run_model, store_tokens
 from metric_oracle.encoders.checkpoints import Published, check_tensors
+from metric_oracle.encoders.packed_layers import pack
 from metric_oracle.encoders.radgraph_archive import (
     ENCODER,
     WIDTHS,
@@ -92,7 +93,7 @@ class RadGraph(Encoder):
         published = Published("archive", described, "a published archive and the encoder of that name")
         check_tensors(tensors, expected, self._path, published)
         model.load_state_dict({name: tensors[ENCODER + name] for name in model.state_dict()})
-        self._encoder = model.eval().to(self._device)
+        self._encoder = pack(model.eval().to(self._device), self._device)
         self._width_table = tensors[WIDTHS].float().to(self._device)
         self._heads = {
             head: [

@@ -26,6 +26,7 @@ from metric_oracle.encoders.base import Encoder, longest_first
 from metric_oracle.encoders.batches import digest, flatten, run_batches, run_model, store_tokens
 from metric_oracle.encoders.libraries import quiet
 from metric_oracle.encoders.model_files import check_weights, hash_files, n_positions, read, whole_folder
+from metric_oracle.encoders.packed_layers import pack
 from metric_oracle.encoders.sentences import RULES, Sentences
 
 _MAX_PIECES, _MAX_ENTITY_PIECES = 512, 30
@@ -89,7 +90,8 @@ class EntityModels(Encoder):
         self._tokenizer, self._model = self._load(self._path, AutoModelForTokenClassification, "entities")
         self._labels = self._read_labels()
         self._max_pieces = min(_MAX_PIECES, n_positions(self._model))
-        self._encoder_tokenizer, self._encoder = self._load(self._encoder_path, AutoModel, "entity_encoder")
+        self._encoder_tokenizer, encoder = self._load(self._encoder_path, AutoModel, "entity_encoder")
+        self._encoder = pack(encoder, self._device)
         self._width = self._encoder.config.hidden_size
         checksums = {
             "recogniser_sha256": hash_files(self._path),

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from metric_oracle.base.errors import BackendError, InputError, install_command
-from metric_oracle.encoders import batches, token_states
+from metric_oracle.encoders import batches, packed_layers, token_states
 from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder, encode, states_digest, write_states
 from support import published
 
@@ -324,7 +324,7 @@ def test_a_text_has_the_same_bits_in_any_company(minilm, iu_xray, tmp_path):
 def test_place_and_neighbours_change_no_bit(minilm, n_tokens, dtype):
     """In the batches as they are: each text in every place of a few, among two sets of neighbours."""
     encoder = make(minilm, 1, dtype=dtype)
-    n_texts = max(1, token_states._BATCH_TOKENS["cpu"] // n_tokens)
+    n_texts = max(1, token_states._batch_tokens(encoder) // n_tokens)
     ids, others = np.random.default_rng(n_tokens).integers(1000, 20000, (2, n_texts, n_tokens))
     states = encoder.run(ids)  # in one thread, by the fixture
     for shift in {0, 1, n_texts // 2, n_texts - 1}:
@@ -445,11 +445,15 @@ def test_environment(bert, monkeypatch):
         "torch": torch.__version__,
         "batch_tokens": 128,
         "threads_of_a_product": 1,
+        "layers_of_bert": "packed" if packed_layers.can_pack("cpu", "float32") else "transformers",
     }
     assert make(bert).environment == expected
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA X")
     expected |= {"device": "NVIDIA X", "instructions": "cuda", "batch_tokens": 4096}
-    assert batches.environment("cuda", 4096) == expected
+    assert batches.environment("cuda", 4096) == expected | {"layers_of_bert": "transformers"}
+    monkeypatch.setattr(packed_layers, "has_bf16", lambda device: False)
+    assert make(bert, dtype="bfloat16").environment["layers_of_bert"] == "transformers"
+    assert make(bert, dtype="bfloat16").environment["batch_tokens"] == 256
 
 
 @pytest.mark.parametrize("layer", [0, 1, 3])
@@ -462,6 +466,36 @@ def test_a_cut_model_gives_the_hidden_states_of_the_whole_one(bert, layer):
     states = out[layer][0].numpy()
     states /= np.linalg.norm(states, axis=1, keepdims=True)
     np.testing.assert_allclose(encode(encoder, tokens), states, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["minilm", "bert", "roberta"])
+def test_packed_layers_give_the_states_of_transformers(name, request, monkeypatch):
+    """In float32 up to its noise; in bfloat16 no further from float32."""
+    if not packed_layers.can_pack("cpu", "bfloat16"):
+        pytest.skip("this machine cannot pack layers")
+    folder = request.getfixturevalue(name)
+    packed = {dtype: make(folder, dtype=dtype) for dtype in ("float32", "bfloat16")}
+    monkeypatch.setattr(packed_layers, "can_pack", lambda device, dtype: False)
+    plain = {dtype: make(folder, dtype=dtype) for dtype in ("float32", "bfloat16")}
+    tokens = packed["float32"].tokenize(TEXTS)
+    expected = encode(plain["float32"], tokens)
+    for dtype in packed:
+        assert type(packed[dtype]._model) is packed_layers._Packed is not type(plain[dtype]._model)
+    np.testing.assert_allclose(encode(packed["float32"], tokens), expected, rtol=0, atol=2e-6)
+    errors = [np.abs(encode(encoders["bfloat16"], tokens) - expected).mean() for encoders in (packed, plain)]
+    assert 1e-6 < errors[0] < 1.1 * errors[1]
+
+
+@pytest.mark.parametrize(
+    "change", [{"hidden_act": "relu"}, {"is_decoder": True}, {"_attn_implementation": "eager"}, {"model_type": "bart"}]
+)
+def test_other_models_are_not_packed(bert, change):
+    model = transformers.AutoModel.from_pretrained(bert)
+    assert packed_layers.pack(model, "cuda") is model
+    assert packed_layers.pack(model, "cpu") is not model
+    for name, value in change.items():
+        setattr(model.config, name, value)
+    assert packed_layers.pack(model, "cpu") is model
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
@@ -509,7 +543,12 @@ def test_bfloat16(minilm):
 def test_checkpoints_of_half_precision_run_in_float32(copy):
     transformers.AutoModel.from_pretrained(copy).half().save_pretrained(copy)
     encoder = make(copy)
-    assert {value.dtype for value in encoder._model.parameters()} == {torch.float32}
+    tokens = encoder.tokenize(TEXTS[:1])
+    model = transformers.AutoModel.from_pretrained(copy, dtype=torch.float32, output_hidden_states=True).eval()
+    with torch.no_grad():
+        states = model(torch.from_numpy(tokens.ids[None].astype(np.int64))).hidden_states[2][0].numpy()
+    states /= np.linalg.norm(states, axis=1, keepdims=True)
+    np.testing.assert_allclose(encode(encoder, tokens), states, rtol=0, atol=1e-6)
 
 
 def test_pickled_weights_without_code_are_read(bert, copy):
