@@ -15,8 +15,11 @@ import numpy as np
 from metric_oracle.kernels._jit import compiled_for, inner
 from metric_oracle.kernels._overlap import FULL, SLACK
 
-ONE = 1 << 16  # fixed-point one: weighted counts stay within int32
+# Fixed-point one. A count of one byte times its weight is at most ONE + FULL, so that a weighted count fits 16 bits:
+# half as many would fit into a register if they had 32.
+ONE = (1 << 15) - 256
 BLOCK = 64  # one AVX-512 register of counts
+LONGEST = 1 << 15  # documents that are counted in 16 bits
 
 
 class OneFamily(NamedTuple):
@@ -41,7 +44,7 @@ class TwoFamilies(NamedTuple):
     second: int | np.integer  # first feature id of the second family
     unread: np.ndarray  # int64[2, n_lists + 1], how many lists of each family are still unread after i lists
     hidden: np.ndarray  # int64[2], the most matches of each family beyond `FULL`, which a count of one byte cannot show
-    # int32[2, C], the most that one match of each family adds to the score in each bucket, in steps of 1 / ONE
+    # uint16[2, C], the most that one match of each family adds to the score in each bucket, in steps of 1 / ONE
     weight: np.ndarray
 
 
@@ -106,7 +109,7 @@ def _next_at_least(count, begin, end, least):
         block = count[begin : begin + BLOCK]
         hit = np.uint8(0)
         for i in range(BLOCK):  # vectorised: one comparison for the whole block
-            hit |= np.uint8(block[i] >= limit)
+            hit = np.uint8(hit | np.uint8(block[i] >= limit))
         if hit:
             break
         begin += BLOCK
@@ -126,36 +129,49 @@ def largest(count, begin, end):
 
 
 @inner
+def _weighted(count_a, count_b, d, weight_a, weight_b):
+    """Return ``count_a[d] * weight_a + count_b[d] * weight_b``, a uint16, as which Numba would not compute it."""
+    return np.uint16(np.uint16(count_a[d]) * weight_a + np.uint16(count_b[d]) * weight_b)
+
+
+@inner
 def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
-    """Return for how many d from `begin` to `end` - 1 ``count_a[d] * weight_a + count_b[d] * weight_b >= least``."""
-    n = np.int32(0)
-    for d in range(np.uint64(begin), np.uint64(end)):  # vectorised
-        n += np.int32(np.int32(count_a[d]) * weight_a + np.int32(count_b[d]) * weight_b >= least)
-    return np.int64(n)
+    """Return for how many d from `begin` to `end` - 1 the weighted count, see `_weighted`, is at least `least`."""
+    limit = np.uint16(least)
+    n = np.int64(0)
+    while begin < end:
+        stop = min(begin + LONGEST, end)
+        of_block = np.uint16(0)
+        for d in range(np.uint64(begin), np.uint64(stop)):  # vectorised
+            of_block = np.uint16(of_block + np.uint16(_weighted(count_a, count_b, d, weight_a, weight_b) >= limit))
+        n += np.int64(of_block)
+        begin = stop
+    return n
 
 
 @inner
 def _next_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
-    """Return the first d from `begin` on whose sum, as in `_count_weighted`, is at least `least`, else `end`."""
+    """Return the first d from `begin` on whose weighted count, see `_weighted`, is at least `least`, else `end`."""
+    limit = np.uint16(least)
     while begin + BLOCK <= end:
         block_a, block_b = count_a[begin : begin + BLOCK], count_b[begin : begin + BLOCK]
-        hit = np.uint8(0)
+        hit = np.uint16(0)
         for i in range(BLOCK):  # vectorised
-            hit |= np.uint8(np.int32(block_a[i]) * weight_a + np.int32(block_b[i]) * weight_b >= least)
+            hit = np.uint16(hit | np.uint16(_weighted(block_a, block_b, i, weight_a, weight_b) >= limit))
         if hit:
             break
         begin += BLOCK
-    while begin < end and np.int32(count_a[begin]) * weight_a + np.int32(count_b[begin]) * weight_b < least:
+    while begin < end and _weighted(count_a, count_b, begin, weight_a, weight_b) < limit:
         begin += 1
     return begin
 
 
 @inner
 def _largest_weighted(count_a, count_b, begin, end, weight_a, weight_b):
-    """Return the maximum of ``count_a[d] * weight_a + count_b[d] * weight_b`` for d from `begin` to `end` - 1, or 0."""
-    top = np.int32(0)
+    """Return the greatest weighted count, see `_weighted`, of the documents from `begin` to `end` - 1, or 0."""
+    top = np.uint16(0)
     for d in range(np.uint64(begin), np.uint64(end)):
-        value = np.int32(count_a[d]) * weight_a + np.int32(count_b[d]) * weight_b
+        value = _weighted(count_a, count_b, d, weight_a, weight_b)
         top = value if value > top else top
     return top
 
@@ -191,7 +207,7 @@ def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
 
     `weight` is that of `TwoFamilies`. Both results are -1 if all counts are 0.
     """
-    bucket, value = np.int64(-1), np.int32(0)
+    bucket, value = np.int64(-1), np.uint16(0)
     for j in range(lo, hi):
         v = _largest_weighted(count_a, count_b, buckets[j, 0], buckets[j, 1], weight[0, j], weight[1, j])
         if v > value:

@@ -480,7 +480,7 @@ def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable
     )
     if metric == "radgraph":
         counts = radgraph_cpu._two_families(ids, of_family(0), of_family(1), policy, work.counts)
-        counts = counts._replace(weight=(counts.weight * factors).astype(np.int32))
+        counts = counts._replace(weight=(counts.weight * factors).astype(np.uint16))
     visits = driver.new_visits(buckets[:, 2].copy())
     n_lists = len(ids) + 1
     planted = Tabled(
@@ -517,6 +517,18 @@ def competitors() -> tuple[list[list[str]], list[str]]:
     poor = [[*query[:3], *(f"poor{n}x{i}" for i in range(7))] for n in range(4)]
     good = [[*query, f"good{n}", *(f"more{n}x{i}" for i in range(n % 3))] for n in range(30)]
     return poor + good, query
+
+
+@pytest.mark.parametrize("size", [1, 2, 10, 254, 255, 256, 400, 70_000])
+def test_weighted_counts_of_graphs_fit_16_bits_and_are_no_less_than_their_share(size):
+    """A count stops at 255, and is no more than the features of the query."""
+    least = np.arange(300)
+    buckets = np.stack([least] * 8, axis=1)
+    policy: Any = radgraph_cpu.MeanGraphF1(0, 1, size, size, None, buckets, None)  # type: ignore[arg-type]
+    ids = np.arange(4, dtype=np.int32)
+    weight = radgraph_cpu._two_families.py_func(ids, ids[:2], ids[2:], policy, np.zeros((2, 1), np.uint8)).weight
+    assert (weight.astype(int) * min(size, 255)).sum(axis=0).max() < 1 << 16
+    assert (weight * (least + size) > counts_of.ONE).all()
 
 
 @pytest.mark.parametrize("metric", PLANTED)

@@ -158,7 +158,7 @@ def _two_families(ids, ids_a, ids_b, scorer, counts):
             unread[family, i] = unread[family, i + 1]
         unread[1 if ids[i] >= second else 0, i] += 1
     hidden = np.array([max(len(ids_a) - FULL, 0), max(len(ids_b) - FULL, 0)])
-    weight = np.empty((2, len(scorer.buckets)), np.int32)
+    weight = np.empty((2, len(scorer.buckets)), np.uint16)
     for j in range(len(scorer.buckets)):  # of the smallest document, rounded up
         weight[0, j] = ONE / max(scorer.buckets[j, 2] + scorer.size_a, 1) + 1.0
         weight[1, j] = ONE / max(scorer.buckets[j, 4] + scorer.size_b, 1) + 1.0
