@@ -13,6 +13,7 @@ the first one compiles and stores it, and the others wait for it.
 """
 
 import fcntl
+import gc
 import hashlib
 import os
 import re
@@ -235,9 +236,13 @@ def _compile_once(compiled: Any) -> None:
 
     def compile_once(signature: Any) -> Any:
         """Compile for a signature, unless its code is stored."""
+        collects = gc.isenabled()
+        gc.disable()  # or a tenth of the time goes into looking through the compiler's objects, which stay
         try:
             return compile_(signature)
         finally:
+            if collects:
+                gc.enable()
             held.pop(signature, ExitStack()).close()
 
     stored.load_overload = load_overload

@@ -14,6 +14,7 @@ from metric_oracle.kernels import _environment  # noqa: F401, before Numba
 import numba
 import numba.extending
 
+from metric_oracle.kernels import _inner
 from metric_oracle.kernels._cache import stored
 
 # No function here is called back from C. Compiled into its callers is what asks for it, not what that calls in turn.
@@ -59,13 +60,20 @@ def jit_borrowing(function: Callable[..., Any]) -> Any:
 def inner(function: Callable[..., Any]) -> Any:
     """Compile the decorated function into each compiled function that calls it, with the caller's flags.
 
-    It skips the wrapper with which Python calls compiled code, and so compiles a fifth faster than `jit`. Called from
-    Python it runs uncompiled.
+    Only there it is optimised and becomes machine code (`_inner.py`). Called from Python it runs uncompiled.
     """
-    return numba.extending.register_jitable(no_cfunc_wrapper=True, forceinline=False)(function)
+    return numba.extending.register_jitable(**_inner.OPTIONS)(function)
 
 
-_INTO_CALLER: Any = {"no_cfunc_wrapper": True, "forceinline": True}
+def inner_borrowing(function: Callable[..., Any]) -> Any:
+    """Compile the decorated function as `inner` and `jit_borrowing` do: into its callers, without counting references.
+
+    It must allocate nothing.
+    """
+    return numba.extending.register_jitable(**_inner.OPTIONS, _nrt=False)(function)
+
+
+_INTO_CALLER: Any = {**_inner.OPTIONS, "forceinline": True}
 
 
 def compiled_for(function: Callable[..., Any], kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -108,5 +116,9 @@ def device_function(function: Callable[..., Any]) -> Any:
     return cuda.jit(device=True, fastmath=False)(function)
 
 
-# For `score.py`: the function stays plain Python for the reference and can be called from compiled kernels.
-scalar: Any = inner
+def scalar(function: Callable[..., Any]) -> Any:
+    """Compile the decorated function into its callers, on CPUs and GPUs; for Python, as in `score.py`, it stays plain.
+
+    Compilers for GPUs know none of the options of `inner`.
+    """
+    return numba.extending.register_jitable(no_cfunc_wrapper=True, forceinline=False)(function)

@@ -147,7 +147,7 @@ def by_rarity(ids, post_ptr):
     return out
 
 
-@jit
+@inner
 def lower_bound(values, begin, end, x):
     """Return the first index i of the ascending ``values[begin:end]`` with ``values[i] >= x``, else `end`."""
     while begin < end:
@@ -172,7 +172,7 @@ def bucket_of(d, buckets):
     return begin
 
 
-@jit
+@inner
 def postings(feature, buckets, lo, hi, index):
     """Return begin and end of the part of a feature's posting list that is in the length buckets lo .. hi - 1.
 

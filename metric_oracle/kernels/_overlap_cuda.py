@@ -38,7 +38,7 @@ class DeviceFeatures(NamedTuple):
     rows: Any  # int32[D], number of corpus rows of each document
 
 
-_lower_bound = device_function(overlap.lower_bound.py_func)
+_lower_bound = device_function(overlap.lower_bound)
 
 
 @device_function

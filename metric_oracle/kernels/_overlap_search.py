@@ -28,7 +28,7 @@ import numpy as np
 
 from metric_oracle.base.errors import ExactnessError
 from metric_oracle.kernels._errors import sample_of
-from metric_oracle.kernels._jit import inner, jit, jit_borrowing
+from metric_oracle.kernels._jit import inner, inner_borrowing
 from metric_oracle.kernels._overlap import FULL, SLACK, Features, bucket_of, by_rarity, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import (
     OneFamily,
@@ -144,7 +144,7 @@ def is_excluded(scorer: Any, d: int) -> bool:
 # ---- the driver ------------------------------------------------------------------------------------------------------
 
 
-@jit
+@inner
 def by_size_difference(visits, size):
     """Write, into `visits.order`, the buckets by the difference of their size from `size`, the query's.
 
@@ -233,7 +233,7 @@ def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate):
     return n_lists
 
 
-@jit_borrowing
+@inner_borrowing
 def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
     """Find the k best documents of one query among those that share a feature with it, and put them into `work.best`.
 
@@ -422,7 +422,7 @@ def _count_shared(ids, d, index):
     return n
 
 
-@jit_borrowing
+@inner_borrowing
 def check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work):
     """Check the search of query q: score random documents that it did not select, and compare the scores with bounds.
 

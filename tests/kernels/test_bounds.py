@@ -50,6 +50,10 @@ BLEUS = [(order, coco) for order in (1, 2, 3, 4) for coco in (False, True)]
 GRAPH_METRICS = [(0, 1), (0, -1), (2, -1), (3, -1)]
 KS = (1, 2, 3, 7, 40)
 
+# What searches compile into themselves, compiled to be called by a test.
+find_best, check_dropped = jit(driver.find_best), jit(driver.check_dropped)
+find_best_weighted, check_dropped_weighted = jit(cider_cpu.find_best), jit(cider_cpu.check_dropped)
+
 
 RADGRAPH = {
     (m.options["family_a"], m.options["family_b"]): m.name for m in METRICS.values() if m.representation == "radgraph"
@@ -488,9 +492,9 @@ def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable
     )
     tabulate(policy, buckets, *planted)
     planted.most[:] *= factors[:, None, None]
-    driver.find_best(planted, counts, ids, size, visits, features, buckets, k, work)
+    find_best(planted, counts, ids, size, visits, features, buckets, k, work)
     of_bound = (of_family(0), of_family(1)) if metric == "radgraph" else (ids, ids[:0])
-    driver.check_dropped(planted, 0, 1, every, of_bound, features, buckets, k, work)
+    check_dropped(planted, 0, 1, every, of_bound, features, buckets, k, work)
     return work
 
 
@@ -505,9 +509,9 @@ def search_weighted(corpus: Any, batch: Any, k: int, factors: np.ndarray, work: 
     inverse = corpus.inverse * np.repeat(factors, buckets[:, 1] - buckets[:, 0]).astype(np.float32)
     total = np.empty(inverse.shape[1], np.float32)
     slack = batch.slack[0]
-    reached = cider_cpu.find_best(policy, batch, reading, slack, buckets, inverse, k, total, work)
+    reached = find_best_weighted(policy, batch, reading, slack, buckets, inverse, k, total, work)
     ids = batch.id[: batch.gram_ptr[batch.ptr[1]]]
-    cider_cpu.check_dropped(policy, 0, 1, ids, reached, slack, buckets, k, total, work)
+    check_dropped_weighted(policy, 0, 1, ids, reached, slack, buckets, k, total, work)
     return work
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._errors import FLOAT64, sample_of, underflow
-from metric_oracle.kernels._jit import compiled_for, inner, jit, jit_borrowing
+from metric_oracle.kernels._jit import compiled_for, inner, inner_borrowing, jit
 from metric_oracle.kernels._overlap import ROWS, Features, bucket_of, postings
 from metric_oracle.kernels._overlap_counts import count_at_least, largest
 from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of, scores_of
@@ -138,7 +138,7 @@ def _least(theta, penalty, remainder, slack):
     return max(least, np.float32(2.0**-126))
 
 
-@jit_borrowing
+@inner_borrowing
 def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
     """Score the most promising document exactly, to get a threshold early, and insert it into `work.best`.
 
@@ -160,7 +160,7 @@ def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
     _insert(scorer, d, bucket, remainder, slack, k, driver.WARM_START, total, work)
 
 
-@jit_borrowing
+@inner_borrowing
 def _insert(scorer, d, j, remainder, slack, k, stage, total, work):
     """Score document d of bucket j, compare the score with its bound, and insert it if it is among the k best.
 
@@ -210,7 +210,7 @@ def order_grams(batch, q, index):
     return ReadingOrder(gram, factor, remainder)
 
 
-@jit_borrowing
+@inner_borrowing
 def _read(factor, of_order, index, begin, end, total):
     """Add the contribution of one feature to the sums, `total`, of the documents of ``index.post_unit[begin:end]``.
 
@@ -221,7 +221,7 @@ def _read(factor, of_order, index, begin, end, total):
         total[d] += factor * of_order[d]
 
 
-@jit_borrowing
+@inner_borrowing
 def _is_settled(scorer, buckets, lo, hi, remainder, slack, theta, to_read, total):
     """Return whether to stop reading posting lists and to score the documents that are left.
 
@@ -239,7 +239,7 @@ def _is_settled(scorer, buckets, lo, hi, remainder, slack, theta, to_read, total
     return n_passing * SCORE_COST <= to_read
 
 
-@jit_borrowing
+@inner_borrowing
 def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
     """Insert every document that may be listed and shares an n-gram with the query into `work.best`.
 
@@ -303,7 +303,7 @@ def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
     return reading.remainder[i], lo, hi
 
 
-@jit_borrowing
+@inner_borrowing
 def check_dropped(scorer, q, n_queries, ids, reached, slack, buckets, k, total, work):
     """Check the search of query q: score random documents that it did not score, and compare each score with its bound.
 

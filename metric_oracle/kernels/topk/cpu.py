@@ -125,7 +125,7 @@ def _n_rows(document, row_ptr, best):
     return row_ptr[document + 1] - row_ptr[document] - best.excluded[document]
 
 
-@jit
+@inner
 def threshold(best, k):
     """Return the score that a document must reach to be listed: that of the k-th best row, else the floor."""
     return best.score[0] if best.state[1] >= k else best.floor[0]
@@ -241,7 +241,7 @@ def expand(best, row_ptr, row_id, k, answers, q):
                         best.excluded[exclusion.document[row]] = 0
 
 
-@jit
+@inner
 def _expand_list(best, row_ptr, row_id, k, exclusion, place, out_row, out_score, out_ties):
     """Write the k best rows of list `place`, their scores and ties, into `out_row`, `out_score` and `out_ties`.
 

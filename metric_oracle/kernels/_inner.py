@@ -1,0 +1,67 @@
+"""How Numba compiles functions that only other compiled functions call.
+
+By itself Numba optimises each such function and makes its machine code, then does both again in each caller, for the
+copy that is linked into it: of a chain of five functions the last is compiled five times. Here the copies alone are
+optimised, in the function that Python calls.
+"""
+
+from typing import Any
+
+import numba
+from numba import _dynfunc  # type: ignore[attr-defined]
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.typed_passes import NativeLowering
+
+from metric_oracle.kernels._cache import KNOWN
+
+
+class _Library(JITCodeLibrary):
+    """The code of a function, to be linked into its callers."""
+
+    def _optimize_final_module(self) -> None:
+        """Leave this to the callers."""
+
+    def _finalize_final_module(self) -> None:
+        """Make no machine code."""
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(NativeLowering):
+    """Numba's step from typed code to LLVM's, without an address that Python can call."""
+
+    _name = "inner_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        """Make the code of a function, and tell Numba where its callers find it."""
+        name = state.func_id.func_qualname
+        state.library = _Library(state.targetctx.codegen(), name)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        made = state["cr"]
+        # Callers look the code up by an object of Python that would call address 0.
+        key = _dynfunc.make_function(made.fndesc.lookup_module(), name, "", 0, made.env, (state.library,))
+        state.targetctx.insert_user_function(key, made.fndesc, [state.library])
+        state["cr"] = made._replace(cfunc=key)
+        return True
+
+
+class _Compiler(CompilerBase):
+    """Numba's steps, of which the last is `_Lowering`."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return these steps, as Numba asks for them."""
+        steps = PassManager("inner")
+        for step, description in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
+            steps.add_pass(_Lowering if step is NativeLowering else step, description)
+        steps.finalize()
+        return [steps]
+
+
+# Options of Numba for such a function; a Numba that was not tested compiles in its own way.
+OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "forceinline": False}
+if numba.__version__.startswith(KNOWN):
+    OPTIONS["pipeline_class"] = _Compiler
