@@ -4,6 +4,7 @@ Documents of all shards are numbered one after another. Two shards may have equa
 of its own shard alone.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -109,7 +110,8 @@ class Pairs:
 
     def _place(self, document: int) -> tuple[Part, int]:
         """Return the part that has a document, and the document's number in it."""
-        part = int(np.searchsorted(self.document_ptr, document, side="right")) - 1
+        # NumPy's search lets another thread take the interpreter, and then waits for it at each checked pair.
+        part = bisect_right(self.document_ptr, document) - 1
         return self.parts[part], int(document - self.document_ptr[part])
 
     def rows_like(self, documents: np.ndarray) -> np.ndarray:
