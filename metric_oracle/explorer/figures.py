@@ -53,7 +53,7 @@ def sections(cases: Cases) -> list[PageSection]:
 
 def pools(cases: Cases) -> list[PageSection]:
     """Return what the files of reranked pools say of the oracle under their judge."""
-    shown = []
+    shown: list[PageSection] = []
     for file in cases.files:
         if isinstance(file, Results) and "judge" in file.signature:
             bound = f"{bound_under(file.signature['judge'])}, as reports outside the pool were not scored"
