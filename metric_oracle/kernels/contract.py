@@ -46,6 +46,7 @@ class Answers(NamedTuple):
     # better one; -inf if there is no such limit, inf if lower scores are better
     limit: np.ndarray
     exclusion: Exclusion = NOTHING  # input: the rows that each list excludes
+    threads: int = 1  # input: threads that one query may use; more than 1 for kernels that split queries alone
 
     def put(self, q, documents, scores, corpus, k, sign=1.0):
         """Write the k best rows of scored documents into the lists of query `q`, and return the score of the k-th best.
@@ -75,6 +76,7 @@ class Capabilities:
     exact: bool = True  # no candidate that belongs in the list is dropped; False for a shortlist without a proven bound
     # scores may be negative and are listed all the same; otherwise rows without a positive score follow by row
     signed: bool = False
+    splits: bool = False  # one query is split among threads that have no query of their own, see `Answers.threads`
     queries_at_once: int = 32  # number of queries that `score_all` scores together
 
 

@@ -18,12 +18,19 @@ def n_threads() -> int:
 
 
 def run_blocks(
-    run: Callable[[int], int], blocks: range, n: int, threads: int, progress: Advance | None, n_queries: int
+    run: Callable[[int], int],
+    blocks: range,
+    n: int,
+    threads: int,
+    progress: Advance | None,
+    n_queries: int,
+    of_a_query: int = 1,
 ) -> None:
     """Call `run` with each number in `blocks`, on this thread and `threads` - 1 others.
 
     `run` returns how much of `n`, the whole work, it has done; this share of `n_queries` queries is reported, by this
-    thread alone. A small search takes a seventh longer with an executor: three threads then take turns at Python.
+    thread alone. A small search takes a seventh longer with an executor: three threads then take turns at Python. `run`
+    may start `of_a_query` threads itself, in place of those of BLAS.
     """
     left, finished, failed = iter(blocks), list[int](), list[BaseException]()
 
@@ -39,8 +46,8 @@ def run_blocks(
     helpers = [threading.Thread(target=help_out) for _ in range(min(threads, len(blocks)) - 1)]
     reported = done = 0
     # Helper threads of BLAS busy-wait between matrix products, which took a third of BERTScore's time from the others.
-    # For a single block they may work.
-    alone = len(blocks) == 1 and threads > 1
+    # For a single block they may work, unless it uses all threads itself.
+    alone = len(blocks) == 1 and threads > 1 and of_a_query == 1
     with nullcontext() if alone else _one_blas_thread():
         try:
             for helper in helpers:

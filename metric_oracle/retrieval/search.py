@@ -350,13 +350,14 @@ def _search(
         for first in range(a, last, size)
     ]
     total = sum(last - first for _, _, first, last in blocks)
+    of_a_query = max(threads // max(len(blocks), 1), 1) if kernel.capabilities.splits else 1
 
     def run(i: int) -> int:
         """Search block `i` of distinct queries; return how many it has."""
         begin, answers, first, last = blocks[i]
         workspace = idle.pop() if idle else None if kernel.capabilities.batched else kernel.new_workspace(corpus)
         with nullcontext() if limit is None else limit.block():
-            kernel.search(corpus, batch, first, last, k, answers, workspace)
+            kernel.search(corpus, batch, first, last, k, answers._replace(threads=of_a_query), workspace)
         if workspace is not None:
             idle.append(workspace)
         ends = answers.exclusion.first[[first, last]].tolist() if len(answers.exclusion.first) else (first, last)
@@ -368,7 +369,7 @@ def _search(
             run(i)
         report(progress, n, n, n_queries, 0)
     else:
-        run_blocks(run, range(len(blocks)), total, threads, progress, n_queries)
+        run_blocks(run, range(len(blocks)), total, threads, progress, n_queries, of_a_query)
     stages = kernel.stages(idle)
     closest = stages.pop("closest_call", None)
     return {**({"stages": stages} if stages else {}), **({"closest_call": closest} if closest else {})}

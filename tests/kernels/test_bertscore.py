@@ -265,7 +265,7 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
     work = cpu.new_scratch({}, corpus, n_units, len(corpus.centers), len(unit), 1)[0]
     margins = bounds.margins_of(index.states.shape[1], corpus.norm_error)
     tables = bounds.angle_tables(margins)
-    bounds.fill_tables(corpus.centers @ unit.T, margins.rise, work, tables)
+    bounds.fill_tables(corpus.centers @ unit.T, 0, margins.rise, work, tables)
     bounds.bound_precisions(units, corpus, work, margins)
     for u in range(n_units):
         if sizes[u] == 2 or len(unit) == 2:  # 0 by definition: no bound is asked
@@ -478,11 +478,12 @@ def leaning_world(n_units: int) -> World:
     return World(index, queries, weight_of_id)
 
 
-def searched(world: World, k: int) -> tuple[Answers, dict]:
+def searched(world: World, k: int, threads: int = 1) -> tuple[Answers, dict]:
     n = len(world.queries.document_of_row)
     found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
     work: dict = {}
-    cpu.Backend().search(world.corpus, batch_of(world.queries), 0, n, k, found, work)
+    given = found._replace(threads=threads)
+    cpu.Backend().search(world.corpus, batch_of(world.queries), 0, n, k, given, work)
     return found, work
 
 
@@ -532,8 +533,22 @@ def test_codes_that_stand_for_other_states_are_an_error(share, monkeypatch):
         next(kernel.score_all(world.corpus, batch_of(queries), [0]))
 
 
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_threads_that_share_a_query_change_nothing(threads):
+    """Neither the answers nor what each stage dropped, nor the closest calls."""
+    world = leaning_world(600)
+    alone, work = searched(world, 3)
+    shared, of_threads = searched(world, 3, threads)
+    assert len(of_threads["team"]) == threads
+    for one, other in zip(alone[:3], shared[:3], strict=True):
+        assert one.tobytes() == other.tobytes()
+    for name in ("counts", "closest"):
+        assert work[name].tobytes() == of_threads[name].tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("stage", cpu.STAGES)
-def test_bounds_below_the_scores_of_dropped_reports_are_an_error(stage):
+def test_bounds_below_the_scores_of_dropped_reports_are_an_error(stage, threads):
     """Whatever the right search scores keeps its bounds: only the sample of what is dropped can show it."""
     world = leaning_world(300)
     _, work = searched(world, 1)
@@ -542,7 +557,7 @@ def test_bounds_below_the_scores_of_dropped_reports_are_an_error(stage):
     untouched[answers.item[: answers.state[0]]] = False
     tokens = np.flatnonzero(np.repeat(untouched, np.diff(world.index.ptr)))
     with pytest.raises(ExactnessError, match=rf"the bound of stage '{stage}' must not lie below a score"):
-        searched(planted(world, stage, tokens), 1)
+        searched(planted(world, stage, tokens), 1, threads)
 
 
 @pytest.mark.parametrize(("n_queries", "n_of_all", "n_kept"), [(1, 64, 16), (10, 7, 2), (64, 1, 1), (3000, 1, 1)])
@@ -619,7 +634,7 @@ def test_entries_of_the_table_lie_above_their_cosines(width):
     for sign in (-1, 1):
         near = (cosines + sign * off).astype(np.float32)[:, None]
         work = cpu.new_scratch({}, leaning_world(30).corpus, 1, len(near), 1, 1)[0]
-        bounds.fill_tables(near, margins.rise, work, tables)
+        bounds.fill_tables(near, 0, margins.rise, work, tables)
         entry = work.table[0, : 32 * len(near) : 32] / UNIT
         assert (entry >= cosines).all()
         assert (entry <= cosines + margins.below).all()

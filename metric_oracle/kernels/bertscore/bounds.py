@@ -115,21 +115,23 @@ def bound_of(part, precision, recall, offset):
 
 
 @jit
-def fill_tables(cosines, rise, work, tables):
-    """Write, into `work`, the cosines of one query's tokens with the centres of the cells, and their angles.
+def fill_tables(cosines, first_cell, rise, work, tables):
+    """Write, into `work`, the cosines of one query's tokens with the centres of some cells, and their angles.
 
-    `cosines` is float32[M, n] for M centres and n tokens; `rise` is that of `Margins`, `tables` a `Tables`.
+    `cosines` is float32[M, n] for n tokens and the centres of M cells from `first_cell` on; `rise` is that of
+    `Margins`, `tables` a `Tables`.
     """
     n_cells, n = cosines.shape
     passes = (n + LANES - 1) // LANES
-    for m in range(n_cells):
+    for i in range(n_cells):
+        m = first_cell + i
         best = np.int32(-UNIT)
         for p in range(passes):
             first = p * LANES
             lanes = lanes_of(n, p)
             at = m * lanes
             for lane in range(min(LANES, n - first)):
-                value = np.int32(cosines[m, first + lane] * np.float32(UNIT) + np.float32(1.0 + rise + UNIT)) - UNIT
+                value = np.int32(cosines[i, first + lane] * np.float32(UNIT) + np.float32(1.0 + rise + UNIT)) - UNIT
                 value = max(value, np.int32(-UNIT))
                 inside = min(value, np.int32(UNIT))
                 best = max(best, inside)

@@ -24,7 +24,6 @@ from metric_oracle.kernels.bertscore.bounds import (
     bound_codes_below,
     bound_means,
     bound_of,
-    bound_precisions,
     bound_recall,
     part_of,
     prefetch_codes,
@@ -188,12 +187,17 @@ def _offer(i, bound, n, starts, bounds):
 
 
 @jit
-def _score_best(n, part, k, items, corpus, query, margins, tables, work, scores):
-    """Bound the first n items of the warm start by their codes; score the best of them exactly, to get a threshold.
+def score_starts(part, k, listed, bound, items, corpus, query, margins, tables, work, scores):
+    """Score the best of a warm start exactly, by `score_item`, to get a threshold: at most FIRST * k items.
 
-    They are those of `work.start`, and at most FIRST * k are scored, by `score_item`. `part` is the score that ranks:
-    PRECISION, RECALL, F1 or MEAN.
+    The warm start has the items with the greatest `bound`, float64[n], of those that are `listed`, int32[n], without
+    those whose bound is infinite. They are bounded by their codes first. `part` is the score that ranks: PRECISION,
+    RECALL, F1 or MEAN.
     """
+    n = np.int64(0)  # otherwise what takes it is compiled for the constant too
+    for j in range(len(listed)):
+        if bound[j] != np.inf:
+            n = _offer(listed[j], bound[j], n, work.start, work.start_bound)
     for j in range(n):
         i = work.start[j]
         precision, recall = bound_codes(np.int64(items.document[i]), corpus, query.coded, work, margins, tables.above)
@@ -224,7 +228,7 @@ def reset(scores, least):
 
 
 @jit
-def _similar_length(n, items, corpus):
+def similar_length(n, items, corpus):
     """Return the first item, and the end, of those with two thirds to three halves of n tokens.
 
     Documents are sorted by descending length.
@@ -240,17 +244,16 @@ def _similar_length(n, items, corpus):
 
 
 @jit_borrowing
-def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold):
-    """List in `work` the items that bounds by cells do not drop, and the best for a warm start; return both numbers.
+def search_cells(part, items, corpus, query, margins, tables, work, threshold):
+    """Run the first stage: list, in `work`, the items that bounds by cells do not drop, and return their number.
 
-    `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN; `threshold`, float64[1], is that of
-    `ItemScores`. It is compiled without reference counts, as `search_codes`: those of the slices of `work` would take a
-    sixth of the time.
+    `bound_precisions` was called before. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN; `threshold`,
+    float64[1], is that of `ItemScores`. It is compiled without reference counts, as `search_codes`: those of the slices
+    of `work` would take a sixth of the time.
     """
     n_items = len(items.document)
     n = len(query.weights)
     n_kept = 0
-    n_starts = np.int64(0)  # otherwise what takes it is compiled for the constant too
     for i in range(n_items):
         u = np.int64(items.document[i])
         offset = np.float64(items.offset[i])
@@ -275,53 +278,18 @@ def _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold)
         work.kept_bound[n_kept] = bound
         work.kept_recall[n_kept] = recall + abs(recall) * ROUND
         n_kept += 1
-        if bound != np.inf:
-            n_starts = _offer(i, bound, n_starts, work.start, work.start_bound)
-    return n_kept, n_starts
-
-
-@jit
-def search_cells(part, k, items, corpus, query, margins, tables, work, scores):
-    """Run the first stage for one query: score two warm starts, and keep the items that bounds by cells do not drop.
-
-    These are listed in `work`, and their number in `scores.state`; `scores` is an `ItemScores`. `part` is the score
-    that ranks: PRECISION, RECALL, F1 or MEAN.
-    """
-    n_items = len(items.document)
-    n = len(query.weights)
-    threshold = scores.threshold
-    bound_precisions(items.document, corpus, work, margins)
-
-    # Warm start: the items with the best bounds on precision; without offsets, among reports of similar length.
-    first = 0
-    last = n_items
-    if items.alone:
-        first, last = _similar_length(n, items, corpus)
-        if last - first < len(work.start):
-            first = 0
-            last = n_items
-    n_starts = np.int64(0)  # otherwise what takes it is compiled for the constant too
-    for i in range(first, last):
-        n_starts = _offer(i, work.upper[i] + items.offset[i], n_starts, work.start, work.start_bound)
-    _score_best(n_starts, part, k, items, corpus, query, margins, tables, work, scores)
-
-    n_kept, n_starts = _keep_by_cells(part, items, corpus, query, margins, tables, work, threshold)
-    scores.state[3] = n_kept
-    scores.counts[0] += n_items - n_kept
-    _score_best(n_starts, part, k, items, corpus, query, margins, tables, work, scores)
+    return n_kept
 
 
 @jit_borrowing
-def search_codes(part, items, corpus, query, margins, tables, work, scores):
-    """Run the second stage for one query: bound the remaining items by codes, drop those below the threshold.
+def search_codes(part, n_kept, items, corpus, query, margins, tables, work, threshold):
+    """Run the second stage: bound the first `n_kept` items of `work.kept` by codes, drop those below the threshold.
 
-    What is left, in order, are the first of `work.kept` and `work.kept_bound`; their number is written to
-    `scores.state`, where `scores` is an `ItemScores`. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN.
+    What is left, in order, are the first of `work.kept` and `work.kept_bound`; return their number. `part` is the score
+    that ranks: PRECISION, RECALL, F1 or MEAN; `threshold`, float64[1], is that of `ItemScores`.
     """
     n = len(query.weights)
     coded = query.coded
-    threshold = scores.threshold[0]
-    n_kept = scores.state[3]
     n_left = 0
     for j in range(n_kept):
         if j + AHEAD < n_kept:
@@ -329,13 +297,13 @@ def search_codes(part, items, corpus, query, margins, tables, work, scores):
         i = work.kept[j]
         u = np.int64(items.document[i])
         bound = work.kept_bound[j]
-        if bound < threshold:
+        if bound < threshold[0]:
             continue
         if n != 2 and length_of(u, corpus) != 2:
             sure = bound != np.inf
             recall = np.float64(work.kept_recall[j])
             offset = np.float64(items.offset[i])
-            known = Known(np.float64(work.upper[i]), recall, offset, threshold, not sure)
+            known = Known(np.float64(work.upper[i]), recall, offset, threshold[0], not sure)
             precision, recall, _, _ = bound_by_codes(part, u, known, corpus, coded, work, margins, tables.above)
             if precision == -np.inf:
                 continue
@@ -343,13 +311,12 @@ def search_codes(part, items, corpus, query, margins, tables, work, scores):
                 low_precision, low_recall = bound_codes_below(u, corpus, coded, work, margins)
                 sure = is_sure(part, low_precision + low_recall, precision + recall)
             bound = bound_of(part, precision, recall, offset) if sure else np.inf
-            if bound < threshold:
+            if bound < threshold[0]:
                 continue
         work.kept[n_left] = i
         work.kept_bound[n_left] = bound
         n_left += 1
-    scores.state[3] = n_left
-    scores.counts[1] += n_kept - n_left
+    return n_left
 
 
 @jit

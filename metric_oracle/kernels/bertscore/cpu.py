@@ -3,18 +3,21 @@
 The README proves the bounds; `cascade.py` explains items.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from metric_oracle.kernels._errors import check_bounds, sample_size
 from metric_oracle.kernels._simd import LANES
 from metric_oracle.kernels.bertscore import all_pairs
-from metric_oracle.kernels.bertscore.bounds import angle_tables, fill_tables, margins_of
+from metric_oracle.kernels.bertscore.bounds import angle_tables, bound_precisions, fill_tables, margins_of
 from metric_oracle.kernels.bertscore.cascade import (
     STAGES,
+    Items,
     ItemScores,
     Work,
     check,
@@ -22,8 +25,10 @@ from metric_oracle.kernels.bertscore.cascade import (
     finish,
     forget_items,
     reset,
+    score_starts,
     search_cells,
     search_codes,
+    similar_length,
 )
 from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.query import Query, pack_query
@@ -36,6 +41,8 @@ ROUNDING = 1e-12  # of rescaling a score and back
 SAMPLED = 500_000  # a large search checks one dropped item in so many
 CHECKED = 8  # and always items of one query in so many, unless the cells drop all of its items
 TILE = 1 << 18  # items that are searched together, which limits the memory of a thread
+CENTERS = 1024  # centres that are multiplied at a time, however many threads there are: the same bits
+PARTS = 3  # of a query's items for each thread, where several share them
 
 
 def pack(corpus, batch, q):
@@ -52,8 +59,6 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
     """
     if work:
         return work["scratch"], work["answers"]
-    longest = int(np.diff(corpus.ptr).max(initial=1))
-    width = corpus.states.shape[1]
     passes = -(-longest_query // LANES)
     n_starts = min(STARTS + 8 * min(k, MOST_STARTS), n_items)
     scratch = Work(
@@ -65,13 +70,7 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
         kept=np.empty(n_items, np.int32),
         kept_bound=np.empty(n_items),
         kept_recall=np.empty(n_items, np.float32),
-        means=np.empty(2, np.float32),
-        row=np.empty(1 + longest + 16, np.float32),
-        column=np.empty((passes, LANES), np.float32),
-        lowest=np.empty((passes, LANES), np.uint8),
-        wide=np.empty((longest, width), np.float32),
-        turned=np.empty((width, longest)),
-        sums=np.empty((longest_query, longest)),
+        **_of_one_document(corpus, longest_query),
         start=np.empty(n_starts, np.int32),
         start_bound=np.empty(n_starts),
     )
@@ -92,37 +91,185 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
     return scratch, answers
 
 
+def _of_one_document(corpus, longest_query):
+    """Return, by name, the scratch arrays of a `Work` in which one document after the other is bounded and scored.
+
+    `longest_query` is the maximum number of tokens of a query.
+    """
+    longest = int(np.diff(corpus.ptr).max(initial=1))
+    width, passes = corpus.states.shape[1], -(-longest_query // LANES)
+    return {
+        "means": np.empty(2, np.float32),
+        "row": np.empty(1 + longest + 16, np.float32),
+        "column": np.empty((passes, LANES), np.float32),
+        "lowest": np.empty((passes, LANES), np.uint8),
+        "wide": np.empty((longest, width), np.float32),
+        "turned": np.empty((width, longest)),
+        "sums": np.empty((longest_query, longest)),
+    }
+
+
 _tables_of = lru_cache(4)(angle_tables)  # they are the same for all queries of a corpus
 
 
-def find(corpus, batch, q, k, items, work, part, scored):
+def find(corpus, batch, q, k, items, work, part, scored, threads=1):
     """Return the items that may be among the k best rows of distinct query q, with their exact precision and recall.
 
     They are int64[n], float64[n] and float64[n]. Raise ExactnessError if a bound is below an exact score, or a dropped
     candidate belongs in the list. `items` are the `Items` to choose from, `work` is a dict for the scratch arrays of
     the thread, allocated by the first call, and the dict `scored` gets precision and recall of each scored pair of a
-    query and a document. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN.
+    query and a document. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN. With several `threads` each
+    bounds some of the items; thresholds rise between stages alone, so that the results are those of one thread.
     """
     n_items, n_sampled = len(items.document), sample_size(len(batch.ptr) - 1)
     scratch, answers = new_scratch(work, corpus, min(n_items, TILE), len(corpus.centers), batch.longest, k)
+    team = work.setdefault("team", [scratch])
+    team += [scratch._replace(**_of_one_document(corpus, batch.longest)) for _ in range(len(team), threads)]
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     tables = _tables_of(margins)
     query, document = pack(corpus, batch, q)
-    fill_tables(corpus.centers @ document.T, margins.rise, scratch, tables)
+
+    def fill(first):
+        products = corpus.centers[first : first + CENTERS] @ document.T
+        fill_tables(products, first, margins.rise, scratch, tables)
+
     reset(answers, items.least)
     results: list[Any] = []
-    for first in _tiles(n_items, len(query.weights), items.document, corpus):
-        tile = _part_of(items, first)
-        forget_items(answers)
-        search_cells(part, k, tile, corpus, query, margins, tables, scratch, answers)
-        sample = _sample(q, n_sampled, tile, scratch, answers)
-        search_codes(part, tile, corpus, query, margins, tables, scratch, answers)
-        finish(part, k, tile, corpus, query, margins, scratch, answers)
-        check(part, tile, corpus, query, margins, tables, sample, scratch, answers)
-        item, *parts = collect_scores(scored, q, tile, answers)
-        results.append((item + first, *parts))
+    with nullcontext() if threads == 1 else ThreadPoolExecutor(threads) as pool:
+        list((map if pool is None else pool.map)(fill, range(0, len(corpus.centers), CENTERS)))
+        for first in _tiles(n_items, len(query.weights), items.document, corpus):
+            tile = _part_of(items, first, min(first + TILE, n_items))
+            forget_items(answers)
+            search = _Search(part, k, tile, (corpus, query, margins, tables), team[:threads], answers, pool)
+            search.find_starts()
+            search.bound_by_cells()
+            sample = _sample(q, n_sampled, tile, scratch, answers)
+            search.bound_by_codes()
+            finish(part, k, tile, corpus, query, margins, scratch, answers)
+            search.check(sample)
+            item, *parts = collect_scores(scored, q, tile, answers)
+            results.append((item + first, *parts))
     check_bounds(_closest([work]), int(work["counts"][4]))
     return tuple(map(np.concatenate, zip(*results, strict=True)))
+
+
+class _Search(NamedTuple):
+    """The stages of the search of one tile, whose items the threads of a team share."""
+
+    part: int
+    k: int
+    items: Items
+    given: tuple[Any, ...]  # the corpus, the `Query`, `Margins` and `Tables`
+    team: list[Work]  # one for each thread; they share all arrays but those of `_of_one_document`
+    answers: ItemScores
+    pool: ThreadPoolExecutor | None  # None for a team of one
+
+    def find_starts(self):
+        """Bound the precision of all items, and score the best of a warm start.
+
+        It has the items with the best bounds; without offsets, of reports of similar length.
+        """
+        items, work = self.items, self.team[0]
+        corpus, query, margins, _ = self.given
+        n = len(items.document)
+
+        def bound(work, first, last):
+            mine = work._replace(upper=work.upper[first:last], lower=work.lower[first:last])
+            bound_precisions(items.document[first:last], corpus, mine, margins)
+
+        self._share(bound, items.document)
+        first, last = similar_length(len(query.weights), items, corpus) if items.alone else (0, n)
+        if last - first < len(work.start):
+            first, last = 0, n
+        bounds = work.upper[first:last] + items.offset[first:last]
+        self._score_starts(np.arange(first, last, dtype=np.int32), bounds.astype(np.float64))
+
+    def bound_by_cells(self):
+        """Keep the items that bounds by cells do not drop, and score the best of a second warm start among them."""
+        items, work, answers = self.items, self.team[0], self.answers
+
+        def bound(work, first, last):
+            mine = _kept(work, first, last)._replace(upper=work.upper[first:last], lower=work.lower[first:last])
+            some = _part_of(items, first, last)
+            n = search_cells(self.part, some, *self.given, mine, answers.threshold)
+            mine.kept[:n] += first
+            return first, n
+
+        n = self._close_up(self._share(bound, items.document))
+        answers.counts[0] += len(items.document) - n
+        self._score_starts(work.kept[:n], work.kept_bound[:n])
+
+    def bound_by_codes(self):
+        """Keep, of the items that are kept, those that bounds by codes do not drop."""
+        answers, n_kept = self.answers, self.answers.state[3]
+
+        def bound(work, first, last):
+            mine = _kept(work, first, last)
+            return first, search_codes(self.part, last - first, self.items, *self.given, mine, answers.threshold)
+
+        n = self._close_up(self._share(bound, self.items.document[self.team[0].kept[:n_kept]]))
+        answers.counts[1] += n_kept - n
+
+    def check(self, sample):
+        """Compare exact scores with their bounds, also those of the items `sample`, int64[n]; see `cascade.check`."""
+        answers = self.answers
+
+        def compare(work, first, last):
+            mine = answers  # of the first part, with which the items that were scored are checked
+            if first:
+                counts, closest = np.zeros_like(answers.counts), np.full_like(answers.closest, np.inf)
+                mine = answers._replace(state=np.array([0, 0, 0, 0, -1]), counts=counts, closest=closest)
+            check(self.part, self.items, *self.given, sample[first:last], work, mine)
+            return mine
+
+        for other in self._share(compare, self.items.document[sample])[1:]:
+            answers.counts[4] += other.counts[4]
+            np.minimum(answers.closest, other.closest, out=answers.closest)
+
+    def _score_starts(self, listed, bounds):
+        """Score the best of a warm start: of the items that are `listed`, int32[n], those with the best `bounds`."""
+        score_starts(self.part, self.k, listed, bounds, self.items, *self.given, self.team[0], self.answers)
+
+    def _share(self, run, documents):
+        """Return what ``run(work, first, last)`` returns for each part of a list; the team takes the parts in turn.
+
+        The parts, from place `first` to `last` of the list, have about as many tokens. The list has `documents`.
+        """
+        if self.pool is None or not len(documents):
+            return [run(self.team[0], 0, len(documents))]
+        ptr, idle = self.given[0].ptr, list(self.team)
+
+        def run_part(first, last):
+            work = idle.pop()
+            result = run(work, first, last)
+            idle.append(work)
+            return result
+
+        tokens = np.cumsum(ptr[documents + 1] - ptr[documents])
+        edges = np.searchsorted(tokens, np.linspace(0, tokens[-1], PARTS * len(self.team) + 1))
+        edges[-1] = len(documents)
+        parts = np.unique(edges).tolist()
+        return list(self.pool.map(run_part, parts[:-1], parts[1:]))
+
+    def _close_up(self, parts):
+        """Move together what is left of the kept items in each part; return, and note, how many there are.
+
+        A part is its first place and how many items are left from there on.
+        """
+        work, n = self.team[0], 0
+        for first, size in parts:
+            if first > n:
+                for values in (work.kept, work.kept_bound, work.kept_recall):
+                    values[n : n + size] = values[first : first + size]
+            n += size
+        self.answers.state[3] = n
+        return n
+
+
+def _kept(work, first, last):
+    """Return a `Work` that has the places from `first` to `last` of the kept items alone."""
+    kept, bound, recall = (x[first:last] for x in (work.kept, work.kept_bound, work.kept_recall))
+    return work._replace(kept=kept, kept_bound=bound, kept_recall=recall)
 
 
 def _tiles(n_items, n_tokens, document, corpus):
@@ -136,9 +283,8 @@ def _tiles(n_items, n_tokens, document, corpus):
     return firsts[np.argsort(np.abs(corpus.ptr[middle + 1] - corpus.ptr[middle] - n_tokens), kind="stable")]
 
 
-def _part_of(items, first):
-    """Return the items of the tile that begins with item `first`."""
-    last = min(first + TILE, len(items.document))
+def _part_of(items, first, last):
+    """Return the items from `first` to `last` - 1."""
     return items._replace(
         document=items.document[first:last], offset=items.offset[first:last], row_ptr=items.row_ptr[first : last + 1]
     )
@@ -233,7 +379,7 @@ class Backend(Kernel):
     part: int = F1  # PRECISION, RECALL or F1 (MEAN for sentences): which of them is the score
     # precision and recall of pairs that a search scored, by query and document
     scored: dict[tuple[int, int], Any] = field(default_factory=dict, compare=False, repr=False)
-    capabilities: ClassVar[Capabilities] = Capabilities(signed=True, queries_at_once=all_pairs.QUERIES)
+    capabilities: ClassVar[Capabilities] = Capabilities(signed=True, splits=True, queries_at_once=all_pairs.QUERIES)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
@@ -241,7 +387,9 @@ class Backend(Kernel):
         places = range(first, last)
         every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
         for q, of_query in zip(places, every, strict=True):
-            item, precision, recall = find(corpus, batch, q, k, of_query, workspace, self.part, self.scored)
+            item, precision, recall = find(
+                corpus, batch, q, k, of_query, workspace, self.part, self.scored, answers.threads
+            )
             scores = final_scores(precision, recall, batch.baseline)[self.part]
             answers.put(q, item, scores, corpus, k)
 

@@ -28,7 +28,9 @@ class Backend(bertscore.Backend):
         places = range(first, last)
         every = bertscore.items_of(items, places, (1.0 - answers.limit[places] - ROUNDING).tolist(), answers)
         for q, of_query in zip(places, every, strict=True):
-            item, precision, recall = bertscore.find(corpus, batch, q, k, of_query, workspace, MEAN, self.scored)
+            item, precision, recall = bertscore.find(
+                corpus, batch, q, k, of_query, workspace, MEAN, self.scored, answers.threads
+            )
             answers.put(q, item, distance(precision, recall), corpus, k, -1.0)
 
     def score_some(self, corpus, batch, chosen, documents):

@@ -15,7 +15,7 @@ from metric_oracle.kernels.sum.weighted import BERTSCORE, WeightedSearch
 class Backend(Terms):
     """Sums on CPUs."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(signed=True, splits=True)
     stages_of_bertscore: ClassVar[Any] = staticmethod(bertscore.stages)
 
     def search(

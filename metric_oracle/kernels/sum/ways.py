@@ -277,7 +277,7 @@ class ConditionalSearch:
         first = np.searchsorted(places, np.arange(n + 1)).astype(np.int64)
         rows, scores = np.full((len(places), depth), -1, np.int64), np.zeros((len(places), depth))
         lists = NOTHING._replace(first=first, wanted=np.empty((len(places), 0), np.int64))  # they exclude no rows
-        answers = Answers(rows, scores, np.zeros_like(rows), limits, lists)
+        answers = Answers(rows, scores, np.zeros_like(rows), limits, lists, self.answers.threads)
         corpus = self._by_document(name)
         if name not in self.workspace:
             self.workspace[name] = kernel.new_workspace(corpus)

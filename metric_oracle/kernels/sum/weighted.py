@@ -6,6 +6,7 @@ what the other terms contribute, in units of BERTScore. The README of this folde
 combination of documents of the terms' representations.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +57,10 @@ class WeightedSearch:
                 corpus, batch = self.corpus.parts[self.bertscore], self.batch.parts[self.bertscore]
                 place, work = int(self.batch.of(self.bertscore, q)), self.workspace.setdefault(BERTSCORE, {})
                 scored = self.sums.kernels[self.bertscore].scored
-                item, precision, recall = bertscore.find(corpus, batch, place, self.k, added.items, work, F1, scored)
+                threads = self.answers.threads
+                item, precision, recall = bertscore.find(
+                    corpus, batch, place, self.k, added.items, work, F1, scored, threads
+                )
                 f1 = bertscore.final_scores(precision, recall, batch.baseline)[F1]
             worst = self.rank(q, item, values, added, f1)
             self.check_dropped(q, q == first, worst, item, values, added)
@@ -211,7 +215,15 @@ class WeightedSearch:
         at_once = max(1, SIMILARITIES // len(vectors))
         for begin in range(first, last, at_once):
             queries = self.vectors(begin, min(begin + at_once, last))
-            yield from (vectors @ queries[0])[None] if len(queries) == 1 else queries @ vectors.T
+            yield from self._of_one(queries[0])[None] if len(queries) == 1 else queries @ vectors.T
+
+    def _of_one(self, query):
+        """Return the cosines of one query, float32[width], with all distinct embeddings; threads share these."""
+        vectors, threads = self.corpus.parts[self.cosine].vectors, self.answers.threads
+        if threads == 1:
+            return vectors @ query
+        with ThreadPoolExecutor(threads) as pool:
+            return np.concatenate(list(pool.map(lambda some: some @ query, np.array_split(vectors, threads))))
 
     def vectors(self, first, last):
         """Return the embeddings of the distinct queries first .. last - 1: float32[n, width]."""
