@@ -228,17 +228,16 @@ def reset(scores, least):
 
 
 @jit
-def similar_length(n, items, corpus):
+def similar_length(n, document, ptr):
     """Return the first item, and the end, of those with two thirds to three halves of n tokens.
 
-    Documents are sorted by descending length.
+    `document` is that of `Items`, `ptr` that of `TokenCorpus`. Documents are sorted by descending length.
     """
-    n_items = len(items.document)
     first = 0
-    while first < n_items and 2 * length_of(np.int64(items.document[first]), corpus) > 3 * n:
+    while first < len(document) and 2 * (ptr[document[first] + 1] - ptr[document[first]]) > 3 * n:
         first += 1
     last = first
-    while last < n_items and 3 * length_of(np.int64(items.document[last]), corpus) >= 2 * n:
+    while last < len(document) and 3 * (ptr[document[last] + 1] - ptr[document[last]]) >= 2 * n:
         last += 1
     return first, last
 

@@ -41,7 +41,7 @@ ROUNDING = 1e-12  # of rescaling a score and back
 SAMPLED = 500_000  # a large search checks one dropped item in so many
 CHECKED = 8  # and always items of one query in so many, unless the cells drop all of its items
 TILE = 1 << 18  # items that are searched together, which limits the memory of a thread
-CENTERS = 1024  # centres that are multiplied at a time, however many threads there are: the same bits
+CENTERS = 2048  # centres that are multiplied at a time, however many threads there are: the same bits
 PARTS = 3  # of a query's items for each thread, where several share them
 
 
@@ -178,7 +178,7 @@ class _Search(NamedTuple):
             bound_precisions(items.document[first:last], corpus, mine, margins)
 
         self._share(bound, items.document)
-        first, last = similar_length(len(query.weights), items, corpus) if items.alone else (0, n)
+        first, last = similar_length(len(query.weights), items.document, corpus.ptr) if items.alone else (0, n)
         if last - first < len(work.start):
             first, last = 0, n
         bounds = work.upper[first:last] + items.offset[first:last]

@@ -103,25 +103,34 @@ def exact(u, corpus, query, work):
             work.turned[d, t] = work.wide[t, d]
     for i in range(n):
         work.sums[i, :n_tokens] = 0.0
+    squares = np.zeros(n_tokens)
     for d in range(width):
         tokens = work.turned[d, :n_tokens]
+        for t in range(n_tokens):
+            squares[t] += tokens[t] * tokens[t]
+    whole = width - width % 4
+    for d in range(0, whole, 4):  # four terms for each load and store of a sum, added one after the other
+        a, b = work.turned[d, :n_tokens], work.turned[d + 1, :n_tokens]
+        c, e = work.turned[d + 2, :n_tokens], work.turned[d + 3, :n_tokens]
         for i in range(n):
-            x = query.states[d, i]
+            v, w = query.states[d, i], query.states[d + 1, i]
+            x, y = query.states[d + 2, i], query.states[d + 3, i]
             sums = work.sums[i, :n_tokens]
             for t in range(n_tokens):
-                sums[t] += tokens[t] * x
+                sums[t] = (((sums[t] + a[t] * v) + b[t] * w) + c[t] * x) + e[t] * y
+    for d in range(whole, width):
+        for i in range(n):
+            for t in range(n_tokens):
+                work.sums[i, t] += work.turned[d, t] * query.states[d, i]
     recall = np.full(n, -np.inf)
     total = 0.0
     weight = 0.0
     for t in range(n_tokens):
-        square = 0.0
-        for d in range(width):
-            square += work.turned[d, t] * work.turned[d, t]
         most = -np.inf
         for i in range(n):
-            c = cosine(work.sums[i, t], square, query.squares[i])
-            most = max(most, c)
-            recall[i] = max(recall[i], c)
+            cos = cosine(work.sums[i, t], squares[t], query.squares[i])
+            most = max(most, cos)
+            recall[i] = max(recall[i], cos)
         w = corpus.weight_of_id[corpus.ids[first + t]]
         total += w * most
         weight += w
