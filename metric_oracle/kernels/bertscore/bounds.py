@@ -293,13 +293,13 @@ def chunk_of(n):
 
 @inlined
 def prefetch_codes(u, n_query, corpus):
-    """Prefetch the codes of the first chunk of document u, and the cells of all its tokens.
+    """Prefetch the codes of the first two chunks of document u, and the cells of all its tokens.
 
     The processor cannot predict which document is read next. `n_query` is the number of tokens of the query.
     """
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
-    n_read = min(n_tokens, chunk_of(n_query))
+    n_read = min(n_tokens, 2 * chunk_of(n_query))
     width = corpus.codes.shape[1]
     prefetch(corpus.codes.ctypes.data + width * first, width * n_read)
     prefetch(corpus.terms.ctypes.data + 20 * first, 20 * n_read)

@@ -33,7 +33,7 @@ from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION
 from metric_oracle.kernels.contract import read_only
 
 FIRST = 4  # the best 4 k items of a warm start are scored
-AHEAD = 2  # candidates whose codes are prefetched
+AHEAD = 4  # candidates whose codes are prefetched
 ROUND = 2.0**-23  # above the error of rounding to float32
 STAGES = ("cells", "codes", "float32")
 
