@@ -16,7 +16,7 @@ from metric_oracle.kernels._simd import dot, make_products, prefetch
 from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.cosine.codes import BLOCK, CHUNK, CodeBounds, code_error, off_unit
 from metric_oracle.kernels.cosine.score import cosine
-from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_bests, threshold
+from metric_oracle.kernels.topk.cpu import Best, begin, best_of, expand, insert, new_bests, threshold
 
 QUERIES = 32  # of a group, which share one pass over the codes
 TILE = 64  # blocks of codes, and of their products, that stay in the cache
@@ -88,8 +88,8 @@ class Workspace(NamedTuple):
     missed: np.ndarray  # int64[1], number of dropped documents that belong in the result
 
 
-def new_workspace(n_documents: int, tile: int = TILE, waiting: int = WAITING) -> tuple[Workspace, tuple[Best, ...]]:
-    """Allocate the scratch arrays of one thread, and the best documents of each query, whose memory grows with use.
+def new_workspace(n_documents: int, tile: int = TILE, waiting: int = WAITING) -> tuple[Workspace, Best]:
+    """Allocate the scratch arrays of one thread, and the best documents of all queries, whose memory grows with use.
 
     `tile` is the number of blocks of documents that are multiplied at once, `waiting` the number of documents of a
     query that are scored at once.
@@ -154,7 +154,7 @@ def multiply_codes(codes, queries, bounds, greatest):
 
 
 @jit
-def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, answers):
+def search_cosine(corpus, queries, codes, error, sample, k, workspace, bests, answers):
     """Write the k best rows for the queries of one block into their lists of `answers`.
 
     No document of the result is lost: a document is dropped only if k rows score higher than its bound, and the k-th
@@ -172,13 +172,14 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, ans
         and how many there are per query; see `PAIRS`.
     k : int
     workspace : Workspace
-    best : tuple of Best, QUERIES of them
+    bests : Best
+        Of QUERIES queries, see `new_bests`.
     answers : Answers
     """
     first, n_sampled = sample
     workspace.counts[0] += len(queries) * len(corpus.vectors)
     for i in range(len(queries)):
-        begin(best[i], answers, first + i)
+        begin(best_of(bests, i), answers, first + i)
         workspace.n_waiting[i] = 0
         workspace.top[i] = -np.inf
         workspace.least[i] = answers.limit[first + i]
@@ -191,27 +192,28 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, best, ans
         _greatest_of_all(workspace.greatest[: len(tile)], most)
         for i in range(len(queries)):
             if most[i] + error[0] >= least[i]:
-                _screen_tile(i, block, len(tile), corpus, queries[i], error, k, workspace, best[i])
+                _screen_tile(i, block, len(tile), corpus, queries[i], error, k, workspace, best_of(bests, i))
     for i in range(len(queries)):
-        best_of = best[i]
-        _score_waiting(i, corpus, queries[i], error, k, workspace, best_of)
-        _check_dropped(i, first + i, n_sampled, corpus, queries[i], codes[i], error, workspace, best_of)
-        expand(best_of, corpus.row_ptr, corpus.row_id, k, answers, first + i)
+        best = best_of(bests, i)
+        _score_waiting(i, corpus, queries[i], error, k, workspace, best)
+        _check_dropped(i, first + i, n_sampled, corpus, queries[i], codes[i], error, workspace, best)
+        expand(best, corpus.row_ptr, corpus.row_id, k, answers, first + i)
 
 
-@jit
+@inner
 def _greatest_of_all(greatest, most):
     """Write, for each query, the maximum of the products of codes over all blocks of a tile into `most`.
 
     `greatest` has the maximum of each block.
     """
-    most[:] = greatest[0]
+    for i in range(len(most)):
+        most[i] = greatest[0, i]
     for c in range(1, len(greatest)):
         for i in range(len(most)):
             most[i] = max(most[i], greatest[c, i])
 
 
-@jit
+@inner
 def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
     """Queue the documents of a tile whose bounds reach the k-th best score of query i; score the queue when it is full.
 
@@ -231,7 +233,7 @@ def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
                 _score_waiting(i, corpus, query, error, k, workspace, best)
 
 
-@jit
+@inner
 def _let_wait(i, c, begin, corpus, error, workspace):
     """Append to the queue of query i the documents of block c of the tile whose bounds reach the k-th best score.
 
@@ -249,7 +251,7 @@ def _let_wait(i, c, begin, corpus, error, workspace):
     workspace.n_waiting[i] = n
 
 
-@jit
+@inner
 def _score_waiting(i, corpus, query, error, k, workspace, best):
     """Score the queued documents of query i whose bounds still reach the k-th best score, and empty the queue.
 
@@ -280,7 +282,7 @@ def _score_waiting(i, corpus, query, error, k, workspace, best):
             _score(i, document[s], bound[s], corpus, query, error, k, workspace, best)
 
 
-@jit
+@inner
 def _score(i, document, bound, corpus, query, error, k, workspace, best):
     """Compute the float32 product of query i and a document; insert the exact score into `best` unless it is too low.
 
@@ -325,7 +327,7 @@ def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best)
         workspace.missed[0] += 1
 
 
-@jit
+@inner
 def _compare(bound, product, exact, error, closest):
     """Lower the minima of bound - score in `closest` to those of one document, by its code and its float32 product.
 
@@ -335,7 +337,7 @@ def _compare(bound, product, exact, error, closest):
     closest[1] = min(closest[1], product + error[1] - exact)
 
 
-@jit
+@inner
 def _multiply_code(codes, document, code):
     """Return the product of a document's code, in `codes`, with `code`, that of a query."""
     total = np.float32(0)
@@ -352,7 +354,7 @@ def _random(seed):
     return np.int64((x ^ (x >> np.uint64(32))) >> np.uint64(1))
 
 
-@jit
+@inner
 def _is_kept(document, best):
     """Return whether a document is among the best documents so far."""
     for i in range(best.state[0]):  # noqa: SIM110 - numba compiles no generator expressions

@@ -46,19 +46,26 @@ def new_best(n_kept: int, n_documents: int | None = None) -> Best:
     )
 
 
-def new_bests(n: int, n_documents: int) -> tuple[Best, ...]:
-    """Allocate n `Best` for a corpus of `n_documents`, for queries that one thread searches together.
+def new_bests(n: int, n_documents: int) -> Best:
+    """Allocate a `Best` for each of n queries that one thread searches together, in arrays with one axis more.
 
-    They are rows of a few large arrays, because allocating arrays for each of them would take a large part of the time
-    of a search of one query. They share the scratch array `of_list`.
+    `best_of` returns that of one query. A tuple of n of them would take seconds to compile, and arrays for each query a
+    large part of the time of a search of one query. They share the scratch array `of_list`.
     """
-    documents, scores = np.empty((n, n_documents), np.int32), np.empty((n, n_documents))
-    excluded, of_list = np.zeros((n, n_documents), np.int32), np.zeros(n_documents, np.int32)
-    arrays = zip(documents, scores, excluded, strict=True)
-    return tuple(
-        Best(document, score, np.zeros(3, np.int64), np.full(1, -np.inf), excluded_rows, of_list)
-        for document, score, excluded_rows in arrays
+    return Best(
+        np.empty((n, n_documents), np.int32),
+        np.empty((n, n_documents), np.float64),
+        np.zeros((n, 3), np.int64),
+        np.full((n, 1), -np.inf),
+        np.zeros((n, n_documents), np.int32),
+        np.zeros(n_documents, np.int32),
     )
+
+
+@inner
+def best_of(bests, i):
+    """Return the `Best` of query i, from what `new_bests` returned."""
+    return Best(bests.document[i], bests.score[i], bests.state[i], bests.floor[i], bests.excluded[i], bests.of_list)
 
 
 @jit
