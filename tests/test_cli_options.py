@@ -13,6 +13,7 @@ import re
 import types
 import typing
 from dataclasses import fields, is_dataclass
+from functools import wraps
 from importlib.metadata import version
 
 import pytest
@@ -285,6 +286,7 @@ def recorded():
         name = f"{function.__module__.removeprefix('metric_oracle.')}.{function.__name__}"
         signature = inspect.signature(function)
 
+        @wraps(function)
         def record(*positional, **named):
             bound = signature.bind(*positional, **named).arguments
             for p in signature.parameters.values():

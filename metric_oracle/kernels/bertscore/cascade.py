@@ -187,17 +187,18 @@ def _offer(i, bound, n, starts, bounds):
 
 
 @jit
-def score_starts(part, k, listed, bound, items, corpus, query, margins, tables, work, scores):
+def score_starts(part, k, listed, items, corpus, query, margins, tables, work, scores):
     """Score the best of a warm start exactly, by `score_item`, to get a threshold: at most FIRST * k items.
 
-    The warm start has the items with the greatest `bound`, float64[n], of those that are `listed`, int32[n], without
-    those whose bound is infinite. They are bounded by their codes first. `part` is the score that ranks: PRECISION,
+    `listed` is a tuple of items, int32[n], and their bounds, float64[n]. The warm start has those with the greatest
+    bounds, without infinite ones. They are bounded by their codes first. `part` is the score that ranks: PRECISION,
     RECALL, F1 or MEAN.
     """
+    item, bound = listed
     n = np.int64(0)  # otherwise what takes it is compiled for the constant too
-    for j in range(len(listed)):
+    for j in range(len(item)):
         if bound[j] != np.inf:
-            n = _offer(listed[j], bound[j], n, work.start, work.start_bound)
+            n = _offer(item[j], bound[j], n, work.start, work.start_bound)
     for j in range(n):
         i = work.start[j]
         precision, recall = bound_codes(np.int64(items.document[i]), corpus, query.coded, work, margins, tables.above)

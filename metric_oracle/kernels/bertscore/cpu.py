@@ -140,7 +140,7 @@ def find(corpus, batch, q, k, items, work, part, scored, threads=1):
         for first in _tiles(n_items, len(query.weights), items.document, corpus):
             tile = _part_of(items, first, min(first + TILE, n_items))
             forget_items(answers)
-            search = _Search(part, k, tile, (corpus, query, margins, tables), team[:threads], answers, pool)
+            search = _TileSearch(part, k, tile, (corpus, query, margins, tables), team[:threads], answers, pool)
             search.find_starts()
             search.bound_by_cells()
             sample = _sample(q, n_sampled, tile, scratch, answers)
@@ -153,7 +153,7 @@ def find(corpus, batch, q, k, items, work, part, scored, threads=1):
     return tuple(map(np.concatenate, zip(*results, strict=True)))
 
 
-class _Search(NamedTuple):
+class _TileSearch(NamedTuple):
     """The stages of the search of one tile, whose items the threads of a team share."""
 
     part: int
@@ -228,7 +228,7 @@ class _Search(NamedTuple):
 
     def _score_starts(self, listed, bounds):
         """Score the best of a warm start: of the items that are `listed`, int32[n], those with the best `bounds`."""
-        score_starts(self.part, self.k, listed, bounds, self.items, *self.given, self.team[0], self.answers)
+        score_starts(self.part, self.k, (listed, bounds), self.items, *self.given, self.team[0], self.answers)
 
     def _share(self, run, documents):
         """Return what ``run(work, first, last)`` returns for each part of a list; the team takes the parts in turn.
