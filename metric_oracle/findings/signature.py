@@ -51,7 +51,7 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
         yield str(signature.get("command", signature.get("kind", "")))
         yield "+".join(map(str, metrics or ()))
     if isinstance(signature.get("pool"), Mapping):
-        yield f"pool:{_pool(signature['pool'])}"
+        yield f"pool:{'+'.join(pool_parts(signature['pool']))}"
     if isinstance(signature.get("section"), str):
         yield signature["section"]
     for name, key in (("idx", "index"), ("refs", "references")):
@@ -72,12 +72,12 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
     yield f"v{signature.get('version', '?')}"
 
 
-def _pool(pool: Mapping[str, Any]) -> str:
-    """Return the reports that a judge scored, such as "bleu-2:50+random:20", or "all"."""
+def pool_parts(pool: Mapping[str, Any]) -> list[str]:
+    """Return which reports a judge scored, from their entry in a signature: "bleu-2:50" and "random:20", or "all"."""
     if pool["size"] == "all":
-        return "all"
+        return ["all"]
     lists = [f"{of_list['metric']}:{of_list['size']}" for of_list in pool.get("lists", ())]
-    return "+".join([*lists, *([f"random:{pool['random']}"] if "random" in pool else [])])
+    return [*lists, *([f"random:{pool['random']}"] if "random" in pool else [])]
 
 
 def _tool(record: Mapping[str, Any]) -> str:

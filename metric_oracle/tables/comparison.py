@@ -15,6 +15,7 @@ from metric_oracle.findings.cells import NOTHING, Format, Record, ends, interval
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, entry, listing, pivot, plain
+from metric_oracle.findings.signature import pool_parts
 from metric_oracle.statistics import FEW, LEVEL, Interval
 from metric_oracle.tables.table_cells import CORPUS, CRG, RADCLIQS, Cell, MetricColumn, title
 
@@ -417,8 +418,7 @@ def _pool_notes(comparison: Comparison) -> list[str]:
     directions = {column.metric: column.direction for column in comparison.columns}
     notes = []
     for name, pool in comparison.signature.get("pools", {}).items():
-        lists = [f"{one['metric']}:{one['size']}" for one in pool["lists"]]
-        parts = ", ".join([*lists, *([f"random:{pool['random']}"] if "random" in pool else [])])
+        parts = ", ".join(pool_parts(pool))
         bound = {"higher": "a lower bound", "lower": "an upper bound"}.get(
             directions.get(pool["metric"], ""), "a bound"
         )
