@@ -142,7 +142,7 @@ class Judge:
         return Judged(scores[which], components, notes)
 
     def answered(self, pairs: Sequence[Pair], progress: Advance | None = None) -> "Judge":
-        """Judge distinct pairs; return the judge that knows their scores, and is asked no more."""
+        """Judge distinct pairs; return a judge that looks their scores up and scores no other pair."""
         found = self.score(pairs, progress)
         columns = {SCORE: found.scores.tolist(), **{name: part.tolist() for name, part in found.components.items()}}
         answers = (dict(zip(columns, numbers, strict=True)) for numbers in zip(*columns.values(), strict=True))

@@ -21,7 +21,7 @@ class _Library(JITCodeLibrary):
     """The code of a function, to be linked into its callers."""
 
     def _optimize_final_module(self) -> None:
-        """Leave this to the callers."""
+        """Do nothing: the code is optimised in each function that it is linked into."""
 
     def _finalize_final_module(self) -> None:
         """Make no machine code."""
@@ -50,7 +50,7 @@ class _Lowering(NativeLowering):
 
 
 class _Compiler(CompilerBase):
-    """Numba's steps, of which the last is `_Lowering`."""
+    """Numba's compiler, with `_Lowering` in place of its own step."""
 
     def define_pipelines(self) -> list[Any]:
         """Return these steps, as Numba asks for them."""

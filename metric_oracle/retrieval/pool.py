@@ -35,7 +35,7 @@ def run_blocks(
     left, finished, failed = iter(blocks), list[int](), list[BaseException]()
 
     def help_out() -> None:
-        """Run blocks until none is left; after an error, none is."""
+        """Run blocks until none is left, or one has failed."""
         try:
             for block in left:
                 finished.append(run(block))

@@ -240,7 +240,7 @@ def _averaged_over(averaged: Mapping[str, Any]) -> str:
 
 
 def _error_of(entry: Mapping[str, Any]) -> str:
-    """Return the standard error of a sample as text; that of equal scores says nothing."""
+    """Return the standard error of a sample as text; it is not known where all scores are equal."""
     return f"{entry['standard_error']:.1g}" if entry["standard_error"] else "not known, as scores are equal"
 
 

@@ -70,7 +70,7 @@ class JudgedReports:
 
 
 def default_pool(metrics: Sequence[str]) -> str:
-    """Return the pool of a study under metrics, if none is given."""
+    """Return the pool that a study under these metrics has by default."""
     return ",".join([*(f"{metric}:{LISTED}" for metric in metrics), f"random:{DRAWS}"])
 
 

@@ -440,9 +440,8 @@ def _inputs(
     check_unique(queries.ids, "ids")  # those of loaded reports may repeat
     check_section(queries, index)
     section = index.section if index.section[0] else queries.known_section
-    queries = replace(
-        queries, section=section[0], section_by=section[1], kept={}
-    )  # all steps use the same token states
+    # All steps keep token states in one place.
+    queries = replace(queries, section=section[0], section_by=section[1], kept={})
     given = {name: _ModelReports(attached(model).beside(tests)) for name, model in (models or {}).items()}
     names = _metrics(index, queries, given, names_of(metrics))
     _check_models([*given, *further], names, judge)
