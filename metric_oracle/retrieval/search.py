@@ -350,7 +350,9 @@ def _search(
         for first in range(a, last, size)
     ]
     total = sum(last - first for _, _, first, last in blocks)
-    of_a_query = max(threads // max(len(blocks), 1), 1) if kernel.capabilities.splits else 1
+    of_a_query = 1
+    if kernel.capabilities.splits and blocks:  # threads beyond the cores make no query faster
+        of_a_query = max(min(threads, n_threads()) // len(blocks), 1)
 
     def run(i: int) -> int:
         """Search block `i` of distinct queries; return how many it has."""

@@ -112,14 +112,20 @@ def _of_one_document(corpus, longest_query):
 _tables_of = lru_cache(4)(angle_tables)  # they are the same for all queries of a corpus
 
 
-def find(corpus, batch, q, k, items, work, part, scored, threads=1):
+def sharing_threads(answers):
+    """Return a context with the pool of the threads that share each query of a call, or with None if there is one."""
+    return nullcontext() if answers.threads == 1 else ThreadPoolExecutor(answers.threads)
+
+
+def find(corpus, batch, q, k, items, work, part, scored, threads, pool):
     """Return the items that may be among the k best rows of distinct query q, with their exact precision and recall.
 
     They are int64[n], float64[n] and float64[n]. Raise ExactnessError if a bound is below an exact score, or a dropped
     candidate belongs in the list. `items` are the `Items` to choose from, `work` is a dict for the scratch arrays of
     the thread, allocated by the first call, and the dict `scored` gets precision and recall of each scored pair of a
-    query and a document. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN. With several `threads` each
-    bounds some of the items; thresholds rise between stages alone, so that the results are those of one thread.
+    query and a document. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN. With several `threads`,
+    those of `pool`, each bounds some of the items; thresholds rise between stages alone, so that the results are those
+    of one thread.
     """
     n_items, n_sampled = len(items.document), sample_size(len(batch.ptr) - 1)
     scratch, answers = new_scratch(work, corpus, min(n_items, TILE), len(corpus.centers), batch.longest, k)
@@ -135,20 +141,19 @@ def find(corpus, batch, q, k, items, work, part, scored, threads=1):
 
     reset(answers, items.least)
     results: list[Any] = []
-    with nullcontext() if threads == 1 else ThreadPoolExecutor(threads) as pool:
-        list((map if pool is None else pool.map)(fill, range(0, len(corpus.centers), CENTERS)))
-        for first in _tiles(n_items, len(query.weights), items.document, corpus):
-            tile = _part_of(items, first, min(first + TILE, n_items))
-            forget_items(answers)
-            search = _TileSearch(part, k, tile, (corpus, query, margins, tables), team[:threads], answers, pool)
-            search.find_starts()
-            search.bound_by_cells()
-            sample = _sample(q, n_sampled, tile, scratch, answers)
-            search.bound_by_codes()
-            finish(part, k, tile, corpus, query, margins, scratch, answers)
-            search.check(sample)
-            item, *parts = collect_scores(scored, q, tile, answers)
-            results.append((item + first, *parts))
+    list((map if pool is None else pool.map)(fill, range(0, len(corpus.centers), CENTERS)))
+    for first in _tiles(n_items, len(query.weights), items.document, corpus):
+        tile = _part_of(items, first, min(first + TILE, n_items))
+        forget_items(answers)
+        search = _TileSearch(part, k, tile, (corpus, query, margins, tables), team[:threads], answers, pool)
+        search.find_starts()
+        search.bound_by_cells()
+        sample = _sample(q, n_sampled, tile, scratch, answers)
+        search.bound_by_codes()
+        finish(part, k, tile, corpus, query, margins, scratch, answers)
+        search.check(sample)
+        item, *parts = collect_scores(scored, q, tile, answers)
+        results.append((item + first, *parts))
     check_bounds(_closest([work]), int(work["counts"][4]))
     return tuple(map(np.concatenate, zip(*results, strict=True)))
 
@@ -386,12 +391,13 @@ class Backend(Kernel):
         items = every_document(corpus.row_ptr)
         places = range(first, last)
         every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
-        for q, of_query in zip(places, every, strict=True):
-            item, precision, recall = find(
-                corpus, batch, q, k, of_query, workspace, self.part, self.scored, answers.threads
-            )
-            scores = final_scores(precision, recall, batch.baseline)[self.part]
-            answers.put(q, item, scores, corpus, k)
+        with sharing_threads(answers) as pool:
+            for q, of_query in zip(places, every, strict=True):
+                item, precision, recall = find(
+                    corpus, batch, q, k, of_query, workspace, self.part, self.scored, answers.threads, pool
+                )
+                scores = final_scores(precision, recall, batch.baseline)[self.part]
+                answers.put(q, item, scores, corpus, k)
 
     def score_all(self, corpus, batch, chosen):
         """Yield BERTScore of every document with each of the chosen queries: float64[D], a row of one array of all.

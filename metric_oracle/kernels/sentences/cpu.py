@@ -27,11 +27,12 @@ class Backend(bertscore.Backend):
         items = bertscore.every_document(corpus.row_ptr, ROUNDING)
         places = range(first, last)
         every = bertscore.items_of(items, places, (1.0 - answers.limit[places] - ROUNDING).tolist(), answers)
-        for q, of_query in zip(places, every, strict=True):
-            item, precision, recall = bertscore.find(
-                corpus, batch, q, k, of_query, workspace, MEAN, self.scored, answers.threads
-            )
-            answers.put(q, item, distance(precision, recall), corpus, k, -1.0)
+        with bertscore.sharing_threads(answers) as pool:
+            for q, of_query in zip(places, every, strict=True):
+                item, precision, recall = bertscore.find(
+                    corpus, batch, q, k, of_query, workspace, MEAN, self.scored, answers.threads, pool
+                )
+                answers.put(q, item, distance(precision, recall), corpus, k, -1.0)
 
     def score_some(self, corpus, batch, chosen, documents):
         """Yield the distances of `documents` from each of the chosen queries, within `score_error`: float64[n]."""

@@ -6,7 +6,6 @@ what the other terms contribute, in units of BERTScore. The README of this folde
 combination of documents of the terms' representations.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -48,22 +47,23 @@ class WeightedSearch:
 
     def search(self, first, last):
         """Write the k rows with the least sum for the distinct queries first .. last - 1."""
-        for q, similar in zip(range(first, last), self._similarities(first, last), strict=True):
-            values = self.known_values(q, similar)
-            added = self.bonuses(q, values)
-            if added is None:
-                item, f1 = self._least(q, self.answers.exclusion.n_documents(q, self.k), values)
-            else:
-                corpus, batch = self.corpus.parts[self.bertscore], self.batch.parts[self.bertscore]
-                place, work = int(self.batch.of(self.bertscore, q)), self.workspace.setdefault(BERTSCORE, {})
-                scored = self.sums.kernels[self.bertscore].scored
-                threads = self.answers.threads
-                item, precision, recall = bertscore.find(
-                    corpus, batch, place, self.k, added.items, work, F1, scored, threads
-                )
-                f1 = bertscore.final_scores(precision, recall, batch.baseline)[F1]
-            worst = self.rank(q, item, values, added, f1)
-            self.check_dropped(q, q == first, worst, item, values, added)
+        with bertscore.sharing_threads(self.answers) as pool:
+            for q, similar in zip(range(first, last), self._similarities(first, last, pool), strict=True):
+                values = self.known_values(q, similar)
+                added = self.bonuses(q, values)
+                if added is None:
+                    item, f1 = self._least(q, self.answers.exclusion.n_documents(q, self.k), values)
+                else:
+                    corpus, batch = self.corpus.parts[self.bertscore], self.batch.parts[self.bertscore]
+                    place, work = int(self.batch.of(self.bertscore, q)), self.workspace.setdefault(BERTSCORE, {})
+                    scored = self.sums.kernels[self.bertscore].scored
+                    threads = self.answers.threads
+                    item, precision, recall = bertscore.find(
+                        corpus, batch, place, self.k, added.items, work, F1, scored, threads, pool
+                    )
+                    f1 = bertscore.final_scores(precision, recall, batch.baseline)[F1]
+                worst = self.rank(q, item, values, added, f1)
+                self.check_dropped(q, q == first, worst, item, values, added)
 
     def known_values(self, q, similar):
         """Return, by name, the values of the cheap terms and of the cosine term for query q and all their documents.
@@ -206,7 +206,7 @@ class WeightedSearch:
                 size += np.abs(of_document).max()
         return total, size
 
-    def _similarities(self, first, last):
+    def _similarities(self, first, last, pool):
         """Yield the cosines of each query with all distinct embeddings, float32[...]; None without such a term."""
         if self.cosine is None:
             yield from [None] * (last - first)
@@ -215,15 +215,15 @@ class WeightedSearch:
         at_once = max(1, SIMILARITIES // len(vectors))
         for begin in range(first, last, at_once):
             queries = self.vectors(begin, min(begin + at_once, last))
-            yield from self._of_one(queries[0])[None] if len(queries) == 1 else queries @ vectors.T
+            yield from self._of_one(queries[0], pool)[None] if len(queries) == 1 else queries @ vectors.T
 
-    def _of_one(self, query):
-        """Return the cosines of one query, float32[width], with all distinct embeddings; threads share these."""
-        vectors, threads = self.corpus.parts[self.cosine].vectors, self.answers.threads
-        if threads == 1:
+    def _of_one(self, query, pool):
+        """Return the cosines of one query, float32[width], with all distinct embeddings; `pool` shares these."""
+        vectors = self.corpus.parts[self.cosine].vectors
+        if pool is None:
             return vectors @ query
-        with ThreadPoolExecutor(threads) as pool:
-            return np.concatenate(list(pool.map(lambda some: some @ query, np.array_split(vectors, threads))))
+        parts = np.array_split(vectors, self.answers.threads)
+        return np.concatenate(list(pool.map(lambda some: some @ query, parts)))
 
     def vectors(self, first, last):
         """Return the embeddings of the distinct queries first .. last - 1: float32[n, width]."""
