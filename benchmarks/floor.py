@@ -144,7 +144,8 @@ def work_of(index: Index, queries: Reports, metric: str, stages: Mapping[str, fl
     stages : dict
         Of metrics over vectors: the share of pairs that each stage of the search dropped, as the signature says.
     """
-    representation: Any = index.representation(get_metric(metric))
+    record = get_metric(metric)
+    representation: Any = index.representation(record)
     encoded = representation.encode(queries)
     if metric in ("chexbert", "bertscore", "radcliq"):
         assert stages is not None
@@ -161,7 +162,7 @@ def work_of(index: Index, queries: Reports, metric: str, stages: Mapping[str, fl
         ]
     best = np.zeros(int(encoded.document_of_row.max()) + 1)
     best[encoded.document_of_row] = mo.retrieve(index, queries, metric, text=False).table["score"].to_numpy()
-    features, packed = representation.features, encoded.batch.queries
+    features, packed = representation.features, encoded.arrays(record, encoded).queries
     if metric == "radgraph":
         n = count_radgraph(packed, best, representation.buckets(0, 1), features)
     elif metric == "bleu":

@@ -7,9 +7,9 @@ number of clipped n-gram matches of two texts is then the size of a set intersec
 import mmap
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, fields
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property, partial
 from itertools import count, repeat
 from pathlib import Path
 from string import ascii_lowercase, digits
@@ -143,11 +143,11 @@ class NgramIndex(FeatureDocuments):
         words = self.sequence[self.sequence_ptr[document] : self.sequence_ptr[document + 1]]
         return tuple(map(self.words.__getitem__, words.tolist()))
 
-    def encode(self, reports: Reports) -> TranslatedQueries:
-        """Tokenize the queries, and look up each of their distinct features once."""
+    def encode(self, reports: Reports) -> "NgramQueries":
+        """Tokenize the queries."""
         which, items, words, flat, ptr = distinct_sequences(reports.texts, self.kind)
-        rows = group_rows(which, len(items))
-        return self._encoded(rows, items, index_queries(words, flat, ptr, len(self.family_ptr) - 1))
+        index_of = cache(partial(index_queries, words, flat, ptr))
+        return NgramQueries(*group_rows(which, len(items)), items, self, index_of)
 
     def own(self, rows: np.ndarray) -> TranslatedQueries:
         """Return the documents of the rows as encoded queries, without tokenizing their texts."""
@@ -158,36 +158,26 @@ class NgramIndex(FeatureDocuments):
         return TranslatedQueries(*group_rows(which, len(documents)), Mapped(documents, self.item), batch)
 
     def encode_again(
-        self, reports: Reports, encoded_before: TranslatedQueries | None, **settings: Any
-    ) -> TranslatedQueries:
-        """Look up each distinct feature of the queries once; encode them if that takes an index which nothing makes."""
-        if encoded_before is None or encoded_before.make_index is None:
-            return self.encode(reports)
-        rows = encoded_before.row_ptr, encoded_before.row_id
-        return self._encoded(rows, encoded_before.items, encoded_before.query_index)
-
-    def _encoded(
-        self, rows: tuple[np.ndarray, np.ndarray], items: Sequence[tuple[str, ...]], query_index: "NgramIndex"
-    ) -> TranslatedQueries:
-        """Return queries whose distinct sequences are `items` and the documents of `query_index`.
-
-        `rows` are `row_ptr` and `row_id` of the queries.
-        """
-        words = self.ids_of_words(query_index.words)[query_index.sequence]
-        queries = as_queries(query_index.features, self.ids_of(query_index))
-        batch = SequenceBatch(queries, words, query_index.sequence_ptr)
-        return TranslatedQueries(*rows, items, batch, lambda: query_index)
+        self, reports: Reports, encoded_before: "NgramQueries | TranslatedQueries | None", **settings: Any
+    ) -> "NgramQueries":
+        """Return tokenized queries as those of this shard; rows of another shard are encoded anew."""
+        return (
+            replace(encoded_before, corpus=self) if isinstance(encoded_before, NgramQueries) else self.encode(reports)
+        )
 
     def ids_of_words(self, words: Sequence[str]) -> np.ndarray:
         """Return the id in this index of each word, -1 if the index lacks it: int64[W]."""
         return np.fromiter(map(self.word_id.get, words, repeat(-1)), np.int64, len(words))
 
     def ids_of(self, other: "NgramIndex") -> np.ndarray:
-        """Return the id in this index of each feature of another index, -1 if this index lacks it: int64[V]."""
+        """Return the id in this index of each feature of another index, -1 if this index lacks it: int64[V].
+
+        The other has no greater orders.
+        """
         words = gram = self.ids_of_words(other.words)
         n_words = len(self.vocabulary)
         ids = []
-        for order in range(len(self.family_ptr) - 1):
+        for order in range(len(other.family_ptr) - 1):
             if order:
                 keys = self.gram_key[self.gram_ptr[order] : self.gram_ptr[order + 1]]
                 of_other = other.gram_key[other.gram_ptr[order] : other.gram_ptr[order + 1]]
@@ -210,8 +200,7 @@ class NgramIndex(FeatureDocuments):
         reports, texts, text_of_row, readers = corpus
         if readers is None or not all(m.representation == kind and m.kernel in ("bleu", "rouge_l") for m in readers):
             return build_ngrams(kind, texts, text_of_row, reports.scratch)
-        order = max(int(str(metric.options.get("order", 1))) for metric in readers)
-        return build_ngrams(kind, texts, text_of_row, max_order=order, is_searched=False)
+        return build_ngrams(kind, texts, text_of_row, max_order=max(map(_order_of, readers)), is_searched=False)
 
     def save(self, folder: Path) -> None:
         """Write all arrays into one file."""
@@ -240,6 +229,32 @@ class NgramIndex(FeatureDocuments):
             n_grams = n_features - len(repeats)
             check_ids(repeats, n_grams << 32)
         return opened
+
+
+@dataclass(frozen=True)
+class NgramQueries(Documents):
+    """Distinct token sequences of queries. Their n-grams are looked up in a corpus, up to the order a metric reads."""
+
+    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each sequence
+    row_id: np.ndarray  # int64[Q], queries, ascending within a sequence
+    items: Sequence[tuple[str, ...]]  # the sequences
+    corpus: NgramIndex  # or a shard of it
+    index_of: Callable[[int], NgramIndex]  # an index in memory of the n-grams up to an order; all shards share it
+
+    def arrays(self, metric: Metric, queries: Documents) -> SequenceBatch:
+        """Return the arrays that the kernels of a metric read."""
+        index = self.index_of(_order_of(metric))
+        words = self.corpus.ids_of_words(index.words)[index.sequence]
+        return SequenceBatch(as_queries(index.features, self.corpus.ids_of(index)), words, index.sequence_ptr)
+
+    def item(self, document: int) -> tuple[str, ...]:
+        """Return the tokens of a sequence."""
+        return self.items[document]
+
+
+def _order_of(metric: Metric) -> int:
+    """Return the greatest order of the n-grams that BLEU or ROUGE-L reads."""
+    return int(str(metric.options.get("order", 1)))
 
 
 def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:

@@ -235,8 +235,8 @@ def scan_of(metric: str, index, encoded):
     """Return the scan that a search makes."""
     if metric == "rouge-l":
         return rouge_cuda.SequenceScan(*(side.arrays(METRICS["rouge-l"], encoded) for side in (index, encoded)))
-    corpus = index.arrays(METRICS["bleu-2"], encoded)
-    return _overlap_cuda.OverlapScan(corpus, encoded.batch.queries, 0, 2, bleu_cuda.scan_bleu, 0, None)
+    corpus, batch = (side.arrays(METRICS["bleu-2"], encoded) for side in (index, encoded))
+    return _overlap_cuda.OverlapScan(corpus, batch.queries, 0, 2, bleu_cuda.scan_bleu, 0, None)
 
 
 @both

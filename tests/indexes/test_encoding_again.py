@@ -8,7 +8,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes import ngrams
-from metric_oracle.indexes.radgraph import FAMILIES, spell_graph
+from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.search import search
 
@@ -20,9 +20,10 @@ def random_texts(seed, n, words):
     return [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(n)]
 
 
-def asked_of(encoded, n_families):
+def asked_of(encoded, metric):
     """Return for each query its sizes and the sets of known features, family by family."""
-    queries = encoded.batch.queries
+    queries = encoded.arrays(get_metric(metric), encoded).queries
+    n_families = queries.sizes.shape[1]
     features = [frozenset(queries.id[a:b].tolist()) for a, b in zip(queries.ptr[:-1], queries.ptr[1:], strict=True)]
     assert len(queries.id) == sum(map(len, features)), "unique within a query"
     assert queries.id.dtype == queries.sizes.dtype == np.int32
@@ -32,24 +33,27 @@ def asked_of(encoded, n_families):
     ]
 
 
-@pytest.mark.parametrize(("kind", "n_families"), [("ngrams", 4), ("coco", 4), ("words", 1)])
-def test_ngrams(kind, n_families):
+@pytest.mark.parametrize(("metric", "n_orders"), [("bleu-4", 4), ("bleu-2", 2), ("bleu-3:coco", 3), ("rouge-l", 1)])
+def test_ngrams(metric, n_orders):
+    record = get_metric(metric)
     queries = ["", "unknown words alone", "no no no no no no", *random_texts(1, 40, WORDS), "no no no no no no"]
     inputs = Reports([str(i) for i in range(len(queries))], queries)
     corpora = [WORDS[:3], WORDS, WORDS[4:], ["else"]]
     shards = []
     for seed, words in enumerate(corpora):
         texts = random_texts(seed, 30, words)
-        shards.append(ngrams.build_ngrams(kind, texts, np.arange(len(texts))))
+        shards.append(ngrams.build_ngrams(record.representation, texts, np.arange(len(texts))))
     for of in shards:
         encoded = of.encode(inputs)
         for shard in shards:
             again, expected = shard.encode_again(inputs, encoded), shard.encode(inputs)
-            assert asked_of(again, n_families) == asked_of(expected, n_families)
+            assert asked_of(again, metric) == asked_of(expected, metric)
             assert list(again.items) == list(expected.items)
-            assert np.array_equal(again.batch.words, expected.batch.words)
-            assert np.array_equal(again.batch.words_ptr, expected.batch.words_ptr)
-    assert asked_of(shards[0].encode_again(inputs, None), n_families) == asked_of(shards[0].encode(inputs), n_families)
+            arrays, wanted = (side.arrays(record, side) for side in (again, expected))
+            assert arrays.queries.sizes.shape[1] == n_orders
+            assert np.array_equal(arrays.words, wanted.words)
+            assert np.array_equal(arrays.words_ptr, wanted.words_ptr)
+    assert asked_of(shards[0].encode_again(inputs, None), metric) == asked_of(shards[0].encode(inputs), metric)
 
 
 def graph(*entities):
@@ -84,7 +88,7 @@ def test_graphs(tmp_path, metric):
         for part in parts:
             table, graph_of_row = part.graphs_of(inputs)
             again, expected = part.encode_again(inputs, encoded), part.encode(inputs)
-            assert asked_of(again, len(FAMILIES)) == asked_of(expected, len(FAMILIES))
+            assert asked_of(again, metric) == asked_of(expected, metric)
             for q in range(len(inputs.ids)):
                 # Graphs that differ only in what a shard lacks may stand for each other when they are encoded for it.
                 assert again.item(int(again.document_of_row[q])) == spell_graph(table, int(graph_of_row[q]))
@@ -112,12 +116,13 @@ def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
         assert (second.rows[place, 0], second.scores[place, 0]) == (2, 2 / 3)
 
 
-def test_texts_are_tokenized_once(corpus, tmp_path, monkeypatch):
+@pytest.mark.parametrize("function", ["distinct_sequences", "index_queries"])
+def test_texts_are_tokenized_and_indexed_once(corpus, tmp_path, monkeypatch, function):
     many = mo.build_index(corpus["train"], tmp_path / "set", metrics="rouge-l", shard_rows=40)
     queries = mo.reports(corpus["test"]).load()
     asked = []
-    once = ngrams.distinct_sequences
-    monkeypatch.setattr(ngrams, "distinct_sequences", lambda *given: asked.append(given) or once(*given))
+    once = getattr(ngrams, function)
+    monkeypatch.setattr(ngrams, function, lambda *given: asked.append(given) or once(*given))
     mo.retrieve(many, queries, "rouge-l")
     assert len(asked) == 1
 

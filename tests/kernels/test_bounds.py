@@ -461,7 +461,7 @@ def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable
         ids, every = of_family(family - 1), queries.id[queries.ptr[0] : queries.ptr[order]]
     elif record.kernel == "rouge_l":
         slot = np.zeros(corpus.n_words, np.int32)
-        positions = rouge_cpu.find_positions(encoded.batch.words, slot)
+        positions = rouge_cpu.find_positions(batch.words, slot)
         sequences = rouge_cpu.Sequences(corpus.sequence, corpus.sequence_ptr)
         policy = rouge_cpu.RougeL(
             metric == "rouge-l:coco", size, sequences, buckets, slot, positions, np.empty(1, np.uint64)

@@ -79,7 +79,8 @@ def test_a_report_as_a_query_has_its_own_features(kind):
     texts = list(dict.fromkeys(["", "a", *reports(3, 40, "abc", (0, 1, 2, 3, 5, 8)), "b b b b b b b b b b b"]))
     index = build_ngrams(kind, texts, np.arange(len(texts)))
     encoded = index.encode(Reports(texts, texts))
-    features, queries = index.features, encoded.batch.queries
+    metric = get_metric("bleu-4" if kind == "ngrams" else "rouge-l")
+    features, queries = index.features, encoded.arrays(metric, encoded).queries
     units = index.document_of_row
     n_families = queries.sizes.shape[1]
     own = []
@@ -89,7 +90,6 @@ def test_a_report_as_a_query_has_its_own_features(kind):
         assert queries.sizes[q].tolist() == features.sizes[:, unit].tolist()
     pairs = [(i, j) for i in range(0, len(texts), 3) for j in range(len(texts))]
     query, unit = encoded.document_of_row[[i for i, _ in pairs]], units[[j for _, j in pairs]]
-    metric = get_metric("bleu" if kind == "ngrams" else "rouge-l")
     found = count_shared(*arrays_of(metric, index, encoded), query, unit, 0, n_families)
     assert found[::3].sum(axis=0).tolist() == [len(own[i] & own[j]) for i, j in pairs]
 

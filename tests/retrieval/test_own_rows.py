@@ -7,6 +7,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.indexes.prepared import prepared_reports
+from metric_oracle.metrics import get_metric
 from support.sources import graphs, label_sets
 
 N = 90
@@ -28,17 +29,17 @@ def index(texts, tmp_path_factory):
     return mo.build_index(reports, tmp_path_factory.mktemp("own") / "I", metrics="bleu,rouge-l,radgraph,srr-bert")
 
 
-@pytest.mark.parametrize("kind", ["words", "ngrams", "radgraph", "radgraph_lower", "srr_sets"])
+@pytest.mark.parametrize("metric", ["rouge-l", "bleu-4", "radgraph", "radgraph:rg_er-lower", "srr-bert"])
 @pytest.mark.parametrize("chosen", [[], [7, 3, 7, 0, *range(80, 20, -1)]])
-def test_rows_are_encoded_as_their_reports_are(index, kind, chosen):
-    part, queries = index.part(kind), prepared_reports(index).take(np.array(chosen, np.int64))
+def test_rows_are_encoded_as_their_reports_are(index, metric, chosen):
+    record = get_metric(metric)
+    part, queries = index.representation(record), prepared_reports(index).take(np.array(chosen, np.int64))
     usual, own = part.encode(queries), part.own(queries.stored[1])
     assert np.array_equal(own.document_of_row, usual.document_of_row)
-    pairs = list(zip(own.batch.queries, usual.batch.queries, strict=True))
-    if kind in ("words", "ngrams"):
-        pairs += list(zip(*(side.arrays(None, side) for side in (own, usual)), strict=True))[1:]
+    own_arrays, arrays = (side.arrays(record, side) for side in (own, usual))
+    pairs = [*zip(own_arrays.queries, arrays.queries, strict=True), *zip(own_arrays[1:], arrays[1:], strict=True)]
     assert [(one.dtype, one.tolist()) for one, _ in pairs] == [(other.dtype, other.tolist()) for _, other in pairs]
-    n = len(usual.batch.queries.sizes)
+    n = len(arrays.queries.sizes)
     assert [own.item(q) for q in range(n)] == [usual.item(q) for q in range(n)]
 
 
