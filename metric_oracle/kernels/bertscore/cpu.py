@@ -42,6 +42,7 @@ SAMPLED = 500_000  # a large search checks one dropped item in so many
 CHECKED = 8  # and always items of one query in so many, unless the cells drop all of its items
 TILE = 1 << 18  # items that are searched together, which limits the memory of a thread
 CENTERS = 2048  # centres that are multiplied at a time, however many threads there are: the same bits
+LINE = 64  # bytes of a cache line
 PARTS = 3  # of a query's items for each thread, where several share them
 
 
@@ -62,8 +63,8 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
     passes = -(-longest_query // LANES)
     n_starts = min(STARTS + 8 * min(k, MOST_STARTS), n_items)
     scratch = Work(
-        table=np.empty((passes, n_cells * LANES), np.int16),
-        angle=np.empty((passes, n_cells * LANES), np.uint8),
+        table=_in_lines(passes, n_cells * LANES, np.int16),
+        angle=_in_lines(passes, n_cells * LANES, np.uint8),
         ends=np.empty((n_cells, 2), np.float32),
         upper=np.empty(n_items, np.float32),
         lower=np.empty(n_items, np.float32),
@@ -89,6 +90,14 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
     )
     work.update(scratch=scratch, answers=answers, counts=counts, closest=closest)
     return scratch, answers
+
+
+def _in_lines(n_rows, n_columns, dtype):
+    """Return an array that begins at a cache line; otherwise rows of one or two lines would lie in two or three."""
+    n_bytes = n_rows * n_columns * np.dtype(dtype).itemsize
+    room = np.empty(n_bytes + LINE, np.uint8)
+    first = -room.ctypes.data % LINE
+    return room[first : first + n_bytes].view(dtype).reshape(n_rows, n_columns)
 
 
 def _of_one_document(corpus, longest_query):
