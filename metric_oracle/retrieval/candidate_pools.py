@@ -71,10 +71,16 @@ class Pool:
         """The metrics of the lists, with their direction."""
         return {search.metric.name: search.metric.higher_is_better for search, _ in self.lists}
 
-    def rows(self, queries: Reports) -> list[PoolRows]:
-        """Return the pool of each query."""
-        lists = [search.rows(queries, size) for search, size in self.lists if size is not None]
-        n = len(queries.ids)
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many of the best reports under each metric the pool has; without a list that is the whole corpus."""
+        return {search.metric.name: size for search, size in self.lists if size is not None}
+
+    def rows(self, queries: Reports, found: Mapping[str, np.ndarray] | None = None) -> list[PoolRows]:
+        """Return the pool of each query; `found` has lists that were searched before, int64[Q, N] by metric."""
+        found, n = found or {}, len(queries.ids)
+        searched = [(search, search.metric.name, size) for search, size in self.lists if size is not None]
+        lists = [found[name] if name in found else search.rows(queries, size) for search, name, size in searched]
         # Those that `expectation` draws, so that the scores of a pool say what chance gives, too.
         drawn = drawn_rows(np.arange(self.index.n_reports), n, self.seed, self.draws)
         return [_joined([of_queries[q] for of_queries in lists], drawn[q]) for q in range(n)]

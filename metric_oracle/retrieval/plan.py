@@ -63,9 +63,9 @@ class Plan:
             return retrieve_part(self.index, queries, self.metric, self.options, count)
         return search(self.index, queries, self.metric, self.options, progress=count).results(queries.ids)
 
-    def rows(self, queries: Reports, k: int) -> np.ndarray:
+    def rows(self, queries: Reports, k: int, progress: Progress | None = None) -> np.ndarray:
         """Return the k best rows of each query: int64[Q, k]. The metric must be able to score at least k rows."""
-        results = replace(self, options=replace(self.options, k=k, text=False)).search(queries)
+        results = replace(self, options=replace(self.options, k=k, text=False)).search(queries, progress)
         return results.table["row"].to_numpy().reshape(-1, k)
 
     def pairs(self, queries: Reports) -> Pairs:

@@ -39,12 +39,17 @@ class ToJudge(NamedTuple):
 
 
 class JudgedReports:
-    """The reports that a judge scores in a study: those of its rows, of the pools, and some drawn at random."""
+    """The reports that a judge scores in a study: those of its rows, of the pools, and some drawn at random.
 
-    def __init__(self, pool: Pool, queries: Reports, texts: Mapping[str, Sequence[str]]) -> None:
+    `found` has what was searched for the oracles, see `Pool.rows`.
+    """
+
+    def __init__(
+        self, pool: Pool, queries: Reports, texts: Mapping[str, Sequence[str]], found: Mapping[str, np.ndarray]
+    ) -> None:
         self.pool, self.queries = pool, queries
         self.texts = texts  # by row of the table, for each test report
-        self.pools: list[PoolRows] | None = None if pool.is_whole else pool.rows(queries)
+        self.pools: list[PoolRows] | None = None if pool.is_whole else pool.rows(queries, found)
         self.draws = max(pool.draws or DRAWS, 2)  # fewer have no standard error
 
     def pairs(self) -> dict[Pair, ToJudge]:

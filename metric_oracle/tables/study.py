@@ -275,7 +275,9 @@ def study(
                 make = _ModelScores(index, queries, name, model, *of_model, names, predictions_folder)
                 systems[name] = steps.run(name, file_name(name), read_scores, make)
                 steps.remove(predictions_folder.name)
-            found: dict[str, np.ndarray] = {}  # metric -> corpus rows that its oracle has found
+            oracle_rows: dict[str, np.ndarray] = {}  # metric -> corpus rows that its oracle has found
+            sizes = {} if planned is None else planned.sizes
+            lists: dict[str, np.ndarray] = {}  # metric -> corpus rows of the list that the pool has of it
 
             def oracles(metrics: Iterable[str]) -> None:
                 """Run the searches of these metrics' oracles and score the reports that they find."""
@@ -283,12 +285,17 @@ def study(
                     row = oracle_name(metric)
 
                     def search(metric: str = metric) -> Results:
-                        return plan(index, metric, SearchOptions(threads=threads)).search(queries, steps.searching())
+                        options = SearchOptions(k=sizes.get(metric, 1), threads=threads)
+                        results = plan(index, metric, options).search(queries, steps.searching())
+                        if metric in sizes:
+                            lists[metric] = results.table["row"].to_numpy().reshape(len(queries.ids), options.k)
+                        best = results.table.filter(results.table["rank"].to_numpy() == 1)
+                        return Results(best, {**results.signature, "k": 1})
 
                     results = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
-                    found[metric] = results.table["row"].to_numpy()
+                    oracle_rows[metric] = results.table["row"].to_numpy()
 
-                    def score(rows: np.ndarray = found[metric], row: str = row) -> Scores:
+                    def score(rows: np.ndarray = oracle_rows[metric], row: str = row) -> Scores:
                         return score_rows(index, queries, rows, names, system=row)
 
                     systems[row] = steps.run(row, file_name(row), read_scores, score)
@@ -317,7 +324,7 @@ def study(
             oracles(late)
             systems[RANDOM] = chance.row()
             if asked is not None and planned is not None:
-                reports = JudgedReports(planned, queries, inputs.texts(found))
+                reports = JudgedReports(planned, queries, inputs.texts(oracle_rows), lists)
                 systems = with_column(systems, asked, reports, steps, threads, progress, tell or inputs.tell)
         order = [*given, *ready, *map(oracle_name, names)]
         order += [*(name for name in systems if name not in (*order, *BASELINES)), *BASELINES]
@@ -364,9 +371,13 @@ def study_pairs(
     inputs = _inputs(index, queries, models, metrics, inner, (), None)
     searching = SearchOptions(threads=threads)
     planned = planned_pool(inputs.index, pool or default_pool(inputs.metrics), searching, seed=CHANCE_SEED)
-    searches = {metric: plan(inputs.index, metric, replace(searching, text=False)) for metric in inputs.metrics}
-    found = {metric: each.search(inputs.queries, progress).table["row"].to_numpy() for metric, each in searches.items()}
-    reports = JudgedReports(planned, inputs.queries, inputs.texts(found))
+    searches = {metric: plan(inputs.index, metric, searching) for metric in inputs.metrics}
+    lists = {
+        metric: search.rows(inputs.queries, planned.sizes.get(metric, 1), progress)
+        for metric, search in searches.items()
+    }
+    texts = inputs.texts({metric: rows[:, 0] for metric, rows in lists.items()})
+    reports = JudgedReports(planned, inputs.queries, texts, lists)
     pairs = reports.pairs()
     new = {pair: of for (pair, of), key in zip(pairs.items(), pair_ids(pairs), strict=True) if key not in known}
     table = {

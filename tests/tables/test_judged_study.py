@@ -9,6 +9,7 @@ import pytest
 from pyarrow import parquet
 
 import metric_oracle as mo
+import metric_oracle.retrieval.plan as plan_module
 from metric_oracle.base.errors import InputError
 from metric_oracle.retrieval.baselines import drawn_rows
 from metric_oracle.tables.judged_study import default_pool
@@ -207,6 +208,33 @@ def test_a_study_that_goes_on_judges_no_pair_twice(index, tmp_path):
     reports = mo.read_results(out / "words_in_common-of-a-pool-reports.parquet")
     assert reports.table["score"].to_pylist() == column(third, POOLED).tolist()
     assert not list(out.glob("*unfinished*"))
+
+
+def test_each_metric_is_searched_once(index, tmp_path, monkeypatch):
+    """The best of the list that the pool has is the oracle's report; one that it lacks has its own search."""
+    sizes, search = [], plan_module.search
+
+    def counted(index, queries, record, options, **more):
+        sizes.append((record.name, options.k))
+        return search(index, queries, record, options, **more)
+
+    monkeypatch.setattr(plan_module, "search", counted)
+    pool, out, metrics = "bleu:4,jaccard:2:3,random:3", tmp_path / "study", ("bleu-2", "rouge-l")
+    expected = [("bleu-2", 4), ("rouge-l", 1), ("jaccard:2", 3)]
+    judge = Judge()
+    systems = run(index, judge, pool=pool, out=out)
+    assert sizes == expected
+    sizes.clear()
+    pairs = mo.study_pairs(index, TESTS, MODELS, metrics=[*metrics], pool=pool)
+    assert sizes == expected
+    assert pairs.table.num_rows == len(judge.asked)
+    mo.write_study(systems, mo.compare_study(systems, resamples=200), out)
+    monkeypatch.undo()
+    for metric in metrics:
+        alone, kept = mo.retrieve(index, TESTS, metric), mo.read_results(out / f"{metric}-oracle-reports.parquet")
+        assert kept.table.equals(alone.table)
+        own = {"stages", "closest_call"}  # of the search of the whole list
+        assert all(kept.signature[name] == value for name, value in alone.signature.items() if name not in own)
 
 
 def test_rows_of_scores_have_the_judge(index):
