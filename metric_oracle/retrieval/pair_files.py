@@ -1,6 +1,6 @@
 """The pairs that a judge is to score, as a file: it runs where it must, and `rerank` reads its scores back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -14,6 +14,7 @@ from metric_oracle.base.declared import Flag, Uses
 from metric_oracle.base.errors import called
 from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress
+from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.finding import Frames
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex
@@ -21,7 +22,7 @@ from metric_oracle.indexes.store import to_arrow
 from metric_oracle.judges.judgements import pair_ids
 from metric_oracle.judges.opening import RANK, Keep, Version, known_pairs
 from metric_oracle.reading import Queries, loaded
-from metric_oracle.retrieval.candidate_pools import DEFAULT, PoolRows, planned_pool
+from metric_oracle.retrieval.candidate_pools import DEFAULT, Pool, PoolRows, planned_pool
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.options import SETTINGS, SearchOptions, chosen
 from metric_oracle.retrieval.search import digest
@@ -123,26 +124,49 @@ def pool(
     query = np.repeat(np.arange(len(pools)), [len(p.listed) + len(p.drawn) for p in pools])
     row = np.concatenate([nothing, *(rows for p in pools for rows in (p.listed, p.drawn))])
     texts = planned.index.take("text", row).to_pylist()
-    ids = pair_ids(zip((reports.texts[q] for q in query.tolist()), texts, strict=True))
-    place = {pair: i for i, pair in reversed([*enumerate(ids)]) if pair not in known}
-    some = np.array(sorted(place.values()), np.int64)
-    columns: dict[str, Any] = {
-        "pair": to_arrow([ids[i] for i in some]),
-        "query_id": to_arrow([reports.ids[q] for q in query[some].tolist()]),
-        "candidate_id": planned.index.take("study_id", row[some]),
-        "row": row[some],
-        "reference": to_arrow([reports.texts[q] for q in query[some].tolist()]),
-        "candidate": to_arrow([texts[i] for i in some]),
-    }
+    of_candidate = {"candidate_id": planned.index.take("study_id", row), "row": pa.array(row)}
+    ranks = {}
     for m, metric in enumerate(planned.higher_is_better):
-        ranks = np.concatenate([np.concatenate([p.places[m], np.zeros(len(p.drawn), np.int64)]) for p in pools])[some]
-        columns[f"{RANK}{metric}"] = pa.array(ranks, mask=ranks == 0)
+        places = np.concatenate([np.concatenate([p.places[m], np.zeros(len(p.drawn), np.int64)]) for p in pools])
+        ranks[f"{RANK}{metric}"] = pa.array(places, mask=places == 0)
+    return pairs_to_judge(planned, reports, known, query.tolist(), texts, of_candidate, ranks)
+
+
+def pairs_to_judge(
+    pool: Pool,
+    queries: Reports,
+    known: Set[str],
+    query: Sequence[int],
+    candidates: Sequence[str],
+    of_candidate: Mapping[str, pa.ChunkedArray | pa.Array],
+    further: Mapping[str, pa.Array],
+    **described: Any,
+) -> PairsToJudge:
+    """Return the first of each distinct pair of texts that is not known, in the order of the pairs.
+
+    `known` has ids of pairs; `query` is the number of the test report of each pair and `candidates` its other text;
+    `of_candidate` and `further` are more columns of all pairs, which stand before and after the texts; `described` are
+    more entries of the signature.
+    """
+    ids = pair_ids(zip((queries.texts[q] for q in query), candidates, strict=True))
+    place = {pair: i for i, pair in reversed([*enumerate(ids)]) if pair not in known}
+    some = pa.array(sorted(place.values()), pa.int64())
+    places = some.to_pylist()
+    columns = {
+        "pair": to_arrow([ids[i] for i in places]),
+        "query_id": to_arrow([queries.ids[query[i]] for i in places]),
+        **{name: column.take(some) for name, column in of_candidate.items()},
+        "reference": to_arrow([queries.texts[query[i]] for i in places]),
+        "candidate": to_arrow([candidates[i] for i in places]),
+        **{name: column.take(some) for name, column in further.items()},
+    }
     signature = {
         "kind": "pairs",
-        "index": planned.index.fingerprint,
-        **section_entry(planned.index, reports),
-        "references": digest(reports),
-        "pool": {**planned.recorded(), "pairs": len(some), "judged": len({*ids} & known)},
+        "index": pool.index.fingerprint,
+        **section_entry(pool.index, queries),
+        "references": digest(queries),
+        **described,
+        "pool": {**pool.recorded(), "pairs": len(places), "judged": len({*ids} & known)},
         "version": package_version(),
     }
     return PairsToJudge(pa.table(columns), signature)

@@ -34,7 +34,6 @@ class ToJudge(NamedTuple):
 
     query: int  # row of the test report
     system: str  # row of the table that has it first, or "pool", or "random"
-    text: str
     row: int | None  # of the corpus, for reports of a pool
 
 
@@ -58,7 +57,7 @@ class JudgedReports:
 
         def add(q: int, system: str, text: str, row: int | None = None) -> None:
             """Add the pair of a test report and a report."""
-            found.setdefault((self.queries.texts[q], text), ToJudge(q, system, text, row))
+            found.setdefault((self.queries.texts[q], text), ToJudge(q, system, row))
 
         for system, texts in self.texts.items():
             for q, text in enumerate(texts):

@@ -20,7 +20,7 @@ from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.declared import IN_PYTHON, ROWS, Flag
 from metric_oracle.base.errors import InputError, as_called, called, option
-from metric_oracle.base.files import checksum, package_version
+from metric_oracle.base.files import checksum
 from metric_oracle.base.progress import Progress, say
 from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
@@ -34,18 +34,17 @@ from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import is_set, not_one_index, opened
 from metric_oracle.indexes.store import to_arrow
 from metric_oracle.judges.judge import Judge
-from metric_oracle.judges.judgements import pair_ids
 from metric_oracle.judges.opening import JudgeOptions, Keep, Version, asked_judge, known_pairs
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, SOURCES, get_metric, names_of, shown_in
 from metric_oracle.reading import AttachedReports, Given, attached, loaded, say_wordless
 from metric_oracle.retrieval.baselines import DRAWS, identity
 from metric_oracle.retrieval.candidate_pools import planned_pool
-from metric_oracle.retrieval.checks import check_section, section_entry, with_frequencies
+from metric_oracle.retrieval.checks import check_section, with_frequencies
 from metric_oracle.retrieval.document_pairs import scorable_rows
 from metric_oracle.retrieval.expectation import expectation_of
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pair_files import JudgedBefore, NameOfJudged, PairsToJudge
+from metric_oracle.retrieval.pair_files import JudgedBefore, NameOfJudged, PairsToJudge, pairs_to_judge
 from metric_oracle.retrieval.pair_scores import score_rows
 from metric_oracle.retrieval.plan import plan, plan_scores
 from metric_oracle.retrieval.result_table import most_frequent_row
@@ -379,26 +378,21 @@ def study_pairs(
     texts = inputs.texts({metric: rows[:, 0] for metric, rows in lists.items()})
     reports = JudgedReports(planned, inputs.queries, texts, lists)
     pairs = reports.pairs()
-    new = {pair: of for (pair, of), key in zip(pairs.items(), pair_ids(pairs), strict=True) if key not in known}
-    table = {
-        "pair": to_arrow(pair_ids(new)),
-        "query_id": to_arrow([inputs.queries.ids[of.query] for of in new.values()]),
-        "system": to_arrow([of.system for of in new.values()]),
-        "row": pa.array([of.row for of in new.values()], pa.int64()),
-        "reference": to_arrow([reference for reference, _ in new]),
-        "candidate": to_arrow([candidate for _, candidate in new]),
+    of_candidate = {
+        "system": to_arrow([of.system for of in pairs.values()]),
+        "row": pa.array([of.row for of in pairs.values()], pa.int64()),
     }
-    signature = {
-        "kind": "pairs",
-        "index": inputs.index.fingerprint,
-        **section_entry(inputs.index, inputs.queries),
-        "references": digest(inputs.queries),
-        "models": [*inputs.given],
-        "metrics": inputs.metrics,
-        "pool": {**planned.recorded(), "pairs": len(new), "judged": len(pairs) - len(new)},
-        "version": package_version(),
-    }
-    return PairsToJudge(pa.table(table), signature)
+    return pairs_to_judge(
+        planned,
+        inputs.queries,
+        known,
+        [of.query for of in pairs.values()],
+        [candidate for _, candidate in pairs],
+        of_candidate,
+        {},
+        models=[*inputs.given],
+        metrics=inputs.metrics,
+    )
 
 
 @dataclass(frozen=True)
