@@ -234,6 +234,8 @@ def agree_with_other_machines(metric: str, found: list[list]) -> None:
 # ---- the shared body -------------------------------------------------------------------------------------------------
 
 every_metric = pytest.mark.parametrize("metric", SEARCHED)
+# One of the metrics that differ in options alone.
+OF_A_KIND = {(METRICS[m].kernel, METRICS[m].representations): m for m in SEARCHED}.values()
 INTERPRETED = bool(os.environ.get("TRITON_INTERPRET"))
 ON_GPU = [
     m for m, record in METRICS.items()
@@ -245,6 +247,15 @@ every_backend = pytest.mark.parametrize(
     ("metric", "backend"),
     [
         *((metric, "cpu") for metric in SEARCHED),
+        *(pytest.param(metric, "cuda", marks=pytest.mark.gpu) for metric in ON_GPU),
+    ],
+)
+
+
+backend_of_a_kind = pytest.mark.parametrize(
+    ("metric", "backend"),
+    [
+        *((metric, "cpu") for metric in OF_A_KIND),
         *(pytest.param(metric, "cuda", marks=pytest.mark.gpu) for metric in ON_GPU),
     ],
 )
@@ -403,10 +414,16 @@ def rounding(metric: str) -> float:
     return 0.0 if not name.startswith("bleu") else 2.01e-9 if variant else 2.0**-52
 
 
+@pytest.fixture(scope="module")
+def as_queries(world, tmp_path_factory) -> Callable[[tuple[int, ...]], Reports]:
+    """Return the corpus's own reports as queries, the files of the same rows written once."""
+    return cache(lambda rows: inputs_of([world.items[row] for row in rows], tmp_path_factory.mktemp("own") / "files"))
+
+
 @every_metric
-def test_a_report_is_its_own_best_match(world, metric, tmp_path):
+def test_a_report_is_its_own_best_match(world, as_queries, metric):
     rows = scorable(world.items, metric)
-    queries = asked(inputs_of([world.items[row] for row in rows], tmp_path / "own"), metric)
+    queries = asked(as_queries(tuple(rows)), metric)
     for name, answer in zip(queries.ids, answers(world.index, queries, metric, len(rows)), strict=True):
         own = rows[int(name.removeprefix("test"))]
         of_row = {row: score for row, score, *_ in answer}
@@ -417,13 +434,19 @@ def test_a_report_is_its_own_best_match(world, metric, tmp_path):
         assert answer[0][0] <= own or answer[0][3]
 
 
-@every_metric
-def test_permuting_the_corpus_permutes_the_answers(world, metric, tmp_path):
+@pytest.fixture(scope="module")
+def permuted(world) -> tuple[Index, np.ndarray]:
+    """Return an index of the corpus in another order, and the row that each of its rows was."""
     order = np.random.default_rng(8).permutation(N_CORPUS)
-    permuted = index_of([world.items[old] for old in order], tmp_path / "permuted")
+    return index_of([world.items[old] for old in order], world.folder / "permuted"), order
+
+
+@every_metric
+def test_permuting_the_corpus_permutes_the_answers(world, permuted, metric):
+    index, order = permuted
     n = len(scorable(world.items, metric))
     queries = asked(world.queries, metric)
-    before, after = answers(world.index, queries, metric, n), answers(permuted, queries, metric, n)
+    before, after = answers(world.index, queries, metric, n), answers(index, queries, metric, n)
     for one, two in zip(before, after, strict=True):
         assert [a[1:3] for a in one] == [a[1:3] for a in two]
         groups: tuple[dict, dict] = ({}, {})
@@ -537,9 +560,15 @@ def set_of(world: World, ends: list[int], folder: Path) -> Index:
 CUTS = {"one": [], "two": [94], "three": [60, 120], "seven": [27, 54, 81, 108, 135, 162], "ragged": [1, 11, 12, 150]}
 
 
-@pytest.fixture(scope="module", params=CUTS)
-def shards(request, world, tmp_path_factory) -> Index:
-    return set_of(world, CUTS[request.param], tmp_path_factory.mktemp("set"))
+@pytest.fixture(scope="module")
+def sets(world, tmp_path_factory) -> Callable[[str], Index]:
+    """Return the set of shards of each cut, built once."""
+    return cache(lambda cut: set_of(world, CUTS[cut], tmp_path_factory.mktemp("set")))
+
+
+@pytest.fixture(params=CUTS)
+def shards(request, sets) -> Index:
+    return sets(request.param)
 
 
 def some_asked(queries: Reports, metric: str) -> Reports:
@@ -556,16 +585,12 @@ def whole(world) -> Callable[..., Results]:
     return cache(lambda metric, k, queries=asked: retrieve(world.index, queries(world.queries, metric), metric, k=k))
 
 
-# All metrics on the sets with most shards. On the others one of those that differ in options alone: shards see none.
-OF_A_KIND = {(METRICS[m].kernel, METRICS[m].representations): m for m in SEARCHED}.values()
-
-
+# All metrics on the set with most shards. On the others those of a kind: shards see no options.
 @pytest.mark.parametrize(
-    ("shards", "metric"),
-    [(cut, m) for cut in CUTS for m in (SEARCHED if cut in ("seven", "ragged") else OF_A_KIND)],
-    indirect=["shards"],
+    ("cut", "metric"), [(cut, m) for cut in CUTS for m in (SEARCHED if cut == "seven" else OF_A_KIND)]
 )
-def test_a_set_of_shards_equals_the_index(world, whole, shards, metric):
+def test_a_set_of_shards_equals_the_index(world, whole, sets, cut, metric):
+    shards = sets(cut)
     for k in (1, 2, 40, len(scorable(world.items, metric))):  # 40: more than most shards have; then all
         one, other = (
             whole(metric, k, some_asked),
@@ -669,6 +694,45 @@ def anchors(world) -> Callable[[str], Reports]:
     return cache(of_metric)
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of the five best rows of each anchor under a rule and a least score."""
+
+    options: mo.SearchOptions
+    expected: list[list[tuple[int, float, int]]]
+
+
+@pytest.fixture(scope="module")
+def kept(world, anchors, ranked) -> Callable[[str], list[Kept]]:
+    """Return what is left of a metric's lists under three rules, checked on the one index, on a CPU and plainly."""
+
+    def of_metric(metric: str) -> list[Kept]:
+        queries, pairs = anchors(metric), ranked(metric)
+        sign = 1 if METRICS[metric].higher_is_better else -1
+        rows = [int(study.removeprefix("train")) for study in queries.ids]
+        fifths = sorted(
+            sign * expected_of(one, out, 5)[-1][1]
+            for one, out in zip(pairs, left_out(world.index, metric, "self", rows), strict=True)
+        )
+        least = sign * fifths[3 * len(fifths) // 4]  # most lists get shorter
+        lists = []
+        for rules in ("self", "text,patient", "same"):
+            excluded = left_out(world.index, metric, rules, rows)
+            expected = [
+                expected_of([(row, score) for row, score in one if sign * score >= sign * least], out, 5)
+                for one, out in zip(pairs, excluded, strict=True)
+            ]
+            options = mo.SearchOptions(k=5, exclude=rules, min_score=least)
+            assert any(len(one) < 5 for one in expected)
+            for backend in ("cpu", "reference"):
+                found = retrieve(world.index, queries, metric, backend=backend, options=options)
+                assert lists_of(found, queries) == expected
+            lists.append(Kept(options, expected))
+        return lists
+
+    return cache(of_metric)
+
+
 @pytest.fixture(scope="module")
 def ranked(world, anchors) -> Callable[[str], list[list[tuple[int, float]]]]:
     """Return row and score of all rows for each anchor, best first, equal scores by row, by the plain scorer."""
@@ -719,7 +783,7 @@ def lists_of(results: Results, queries: Reports) -> list[list[tuple[int, float, 
     return list(found.values())
 
 
-@every_backend
+@backend_of_a_kind
 @pytest.mark.filterwarnings("ignore:overflow encountered in scalar")  # of words of 64 bits, in the simulator
 def test_excluded_rows_are_as_if_they_were_not_there(world, anchors, ranked, metric, backend, cuda_lane):
     queries, pairs, n = anchors(metric), ranked(metric), len(scorable(world.items, metric))
@@ -740,35 +804,18 @@ def test_excluded_rows_are_as_if_they_were_not_there(world, anchors, ranked, met
 
 
 @pytest.mark.parametrize("metric", ["bleu-2", "radgraph", "chexbert", "chexbert:labels", "bertscore", "radcliq", "crg"])
-def test_excluded_rows_and_least_scores_on_sets_parts_and_the_plain_scorer(
-    world, anchors, ranked, shards, metric, tmp_path
-):
-    queries, pairs = anchors(metric), ranked(metric)
-    sign = 1 if METRICS[metric].higher_is_better else -1
-    rows = [int(study.removeprefix("train")) for study in queries.ids]
-    fifths = sorted(
-        sign * expected_of(one, out, 5)[-1][1]
-        for one, out in zip(pairs, left_out(world.index, metric, "self", rows), strict=True)
-    )
-    least = sign * fifths[3 * len(fifths) // 4]  # most lists get shorter
-    for rules in ("self", "text,patient", "same"):
-        excluded = left_out(world.index, metric, rules, rows)
-        expected = [
-            expected_of([(row, score) for row, score in one if sign * score >= sign * least], out, 5)
-            for one, out in zip(pairs, excluded, strict=True)
-        ]
-        options = mo.SearchOptions(k=5, exclude=rules, min_score=least)
-        assert any(len(one) < 5 for one in expected)
-        for index, backend in ((world.index, "cpu"), (world.index, "reference"), (shards, "cpu")):
-            assert lists_of(retrieve(index, queries, metric, backend=backend, options=options), queries) == expected
+def test_excluded_rows_and_least_scores_on_sets_parts_and_the_plain_scorer(anchors, kept, shards, metric, tmp_path):
+    queries = anchors(metric)
+    for number, (options, expected) in enumerate((one.options, one.expected) for one in kept(metric)):
+        assert lists_of(retrieve(shards, queries, metric, options=options), queries) == expected
         if shards.n_shards > 2:
             for part in "123":
                 made = retrieve(shards, queries, metric, options=replace(options, part=f"{part}/3"))
-                made.write(tmp_path / f"{rules}-{part}.parquet")
-            merged = mo.merge([tmp_path / f"{rules}-{part}.parquet" for part in "123"])
+                made.write(tmp_path / f"{number}-{part}.parquet")
+            merged = mo.merge([tmp_path / f"{number}-{part}.parquet" for part in "123"])
             assert lists_of(merged, queries) == expected
-            assert merged.signature["exclude"] == rules.split(",")
-            assert merged.signature["min_score"] == least
+            assert merged.signature["exclude"] == options.exclude.split(",")
+            assert merged.signature["min_score"] == options.min_score
 
 
 WHERE = [
