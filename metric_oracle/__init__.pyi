@@ -43,7 +43,8 @@ from metric_oracle.tables.compare import compare as compare
 from metric_oracle.tables.crg import score_crg as score_crg
 from metric_oracle.tables.f1_chexbert import score_f1_chexbert as score_f1_chexbert, score_f1_srr as score_f1_srr
 from metric_oracle.tables.foreign import read_foreign as read_foreign
-from metric_oracle.tables.study import compare_study as compare_study, study as study, study_pairs as study_pairs
+from metric_oracle.tables.judged_study import study_pairs as study_pairs
+from metric_oracle.tables.study import compare_study as compare_study, study as study
 from metric_oracle.tables.study_folder import write_study as write_study
 
 __version__: str

@@ -159,7 +159,8 @@ def study(
     from metric_oracle.corpora.tables import together
     from metric_oracle.findings.writing import check_folder, check_out
     from metric_oracle.indexes.shards import is_prepared, open_index
-    from metric_oracle.tables.study import compare_study, study_pairs
+    from metric_oracle.tables.judged_study import study_pairs
+    from metric_oracle.tables.study import compare_study
     from metric_oracle.tables.study_folder import write_study
 
     out = call.values.get("out")

@@ -1,4 +1,4 @@
-"""A judge's column of a study: the pairs that it scores, and what the rows of the table have of it.
+"""A judge's column of a study: the pairs that it scores, as a file too, and what the rows of the table have of it.
 
 All pairs are known before the judge starts, so that the price of the whole study is told first, and each is judged
 once, whichever rows have it.
@@ -6,27 +6,47 @@ once, whichever rows have it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
+from metric_oracle.base import choices
+from metric_oracle.base.declared import Flag
+from metric_oracle.base.errors import called
 from metric_oracle.base.progress import Progress, counter, say
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Scores
+from metric_oracle.indexes.index import AnyIndex
+from metric_oracle.indexes.store import to_arrow
 from metric_oracle.judges.judge import Judge, Pair
+from metric_oracle.judges.opening import Keep, Version, known_pairs
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.baselines import DRAWS, drawn_rows
-from metric_oracle.retrieval.candidate_pools import Pool, PoolRows
+from metric_oracle.retrieval.candidate_pools import Pool, PoolRows, planned_pool
 from metric_oracle.retrieval.expectation import judged_expectation
 from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.pair_files import JudgedBefore, NameOfJudged, PairsToJudge, pairs_to_judge
 from metric_oracle.retrieval.pair_scores import score_rows, with_judge
-from metric_oracle.retrieval.plan import plan_scores
+from metric_oracle.retrieval.plan import plan, plan_scores
 from metric_oracle.retrieval.rerank import rerank_pools
 from metric_oracle.tables.study_folder import Steps, file_name
+from metric_oracle.tables.study_inputs import CHANCE_SEED, ModelReports, TestReports, study_inputs
 from metric_oracle.tables.systems import RANDOM, name_of_results
 
 LISTED = 20  # best reports under each metric of a study that its pool has by default
+
+PoolOfStudy: TypeAlias = Annotated[
+    str | None,
+    Doc(
+        "With a judge: the reports that it scores for each test report to find the best of them, METRIC:N, the N "
+        f"best under a metric, random:N, several of these with commas, or all. By default the {LISTED} best under each "
+        f"metric of the study, and {DRAWS} random ones. Chance under the judge is estimated from the random ones, "
+        f"{DRAWS} if the pool has none."
+    ),
+    Flag(metavar="METRIC:N"),
+]
 
 
 class ToJudge(NamedTuple):
@@ -142,3 +162,68 @@ def _with_chance(random: Scores, judge: Judge, reports: JudgedReports, threads: 
     }
     table = random.table.append_column(judge.name, pa.array(expected.table["mean"].to_numpy()))
     return replace(random, table=table, signature=signature)
+
+
+@called("study_pairs")
+def study_pairs(
+    index: AnyIndex,
+    queries: TestReports,
+    models: ModelReports = None,
+    *,
+    metrics: choices.Metrics | None = None,
+    inner: choices.Inner = False,
+    pool: PoolOfStudy = None,
+    judged: JudgedBefore = None,
+    name: NameOfJudged = None,
+    judge_version: Version | None = None,
+    keep: Keep | None = None,
+    threads: choices.Threads | None = None,
+    progress: Progress | None = None,
+) -> PairsToJudge:
+    """Pair the reports of a study, for a judge that runs elsewhere.
+
+    The judge adds a column ``score`` to the file, and [`study`][metric_oracle.study] with the same arguments reads it
+    as `judged`. Equal texts are one pair. Pairs that `judged` or `keep` has are left out.
+
+    Returns
+    -------
+    PairsToJudge
+        One row for each distinct pair of texts that has no score.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or index, test reports and models do not fit one another.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> mo.study_pairs(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu").write("pairs.parquet")
+    """
+    known = known_pairs(judged, keep, name, judge_version)
+    inputs = study_inputs(index, queries, models, metrics, inner, (), None)
+    searching = SearchOptions(threads=threads)
+    planned = planned_pool(inputs.index, pool or default_pool(inputs.metrics), searching, seed=CHANCE_SEED)
+    searches = {metric: plan(inputs.index, metric, searching) for metric in inputs.metrics}
+    lists = {
+        metric: search.rows(inputs.queries, planned.sizes.get(metric, 1), progress)
+        for metric, search in searches.items()
+    }
+    texts = inputs.texts({metric: rows[:, 0] for metric, rows in lists.items()})
+    reports = JudgedReports(planned, inputs.queries, texts, lists)
+    pairs = reports.pairs()
+    of_candidate = {
+        "system": to_arrow([of.system for of in pairs.values()]),
+        "row": pa.array([of.row for of in pairs.values()], pa.int64()),
+    }
+    return pairs_to_judge(
+        planned,
+        inputs.queries,
+        known,
+        [of.query for of in pairs.values()],
+        [candidate for _, candidate in pairs],
+        of_candidate,
+        {},
+        models=[*inputs.given],
+        metrics=inputs.metrics,
+    )
