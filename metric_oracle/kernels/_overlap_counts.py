@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metric_oracle.kernels._bitmaps import DENSEST, count_bits, row_of_bits
 from metric_oracle.kernels._jit import compiled_for, inner
 from metric_oracle.kernels._overlap import FULL, SLACK
 
@@ -60,13 +61,20 @@ def bound(scorer: Any, j: int, a: int, b: int) -> float:
 
 
 @inner
-def _read(begin, end, index, count, saturate):
-    """Add 1 to ``count[d]`` for each document d of ``index.post_unit[begin:end]``, a part of a posting list.
+def _read(feature, begin, end, documents, index, count, saturate, bitmaps):
+    """Add 1 to ``count[d]`` for each document d of ``index.post_unit[begin:end]``, a part of a feature's posting list.
 
     With `saturate` a count stops at `FULL`, which only queries of more than `FULL` features need; a plain increment is
-    three times as fast. Unsigned indices avoid the test for negative ones.
+    three times as fast. Unsigned indices avoid the test for negative ones. The other parameters are those of
+    `read_postings`.
     """
-    if saturate:
+    first, last = documents
+    row = np.int32(-1)
+    if (end - begin) * DENSEST >= last - first and end > begin and not saturate:
+        row = row_of_bits(feature, index, bitmaps)
+    if row >= 0:
+        count_bits(row, first, last, count, bitmaps)
+    elif saturate:
         for p in range(np.uint64(begin), np.uint64(end)):
             d = np.uint32(index.post_unit[p])
             c = count[d]
@@ -293,11 +301,12 @@ def set_count(counts, d, value):
     raise NotImplementedError
 
 
-def read_postings(counts, feature, begin, end, index, saturate):
+def read_postings(counts, feature, begin, end, documents, index, saturate, bitmaps):
     """Add 1 to the counts of the documents in ``index.post_unit[begin:end]``, which are postings of `feature`.
 
-    `counts` is a `OneFamily` or a `TwoFamilies`, where the feature belongs to one. With `saturate` a count stops at
-    `FULL`.
+    `counts` is a `OneFamily` or a `TwoFamilies`, where the feature belongs to one. These are the postings of the
+    documents from the first of `documents` up to the second. With `saturate` a count stops at `FULL`. `bitmaps` is that
+    of `Workspace`.
     """
     raise NotImplementedError
 
@@ -426,10 +435,11 @@ def _(counts, d, value):
 
 
 @compiled_for(read_postings, OneFamily)
-def _(counts, feature, begin, end, index, saturate):
-    _read(begin, end, index, counts.matched, saturate)
+def _(counts, feature, begin, end, documents, index, saturate, bitmaps):
+    _read(feature, begin, end, documents, index, counts.matched, saturate, bitmaps)
 
 
 @compiled_for(read_postings, TwoFamilies)
-def _(counts, feature, begin, end, index, saturate):
-    _read(begin, end, index, counts.matched[np.int64(feature >= counts.second)], saturate)
+def _(counts, feature, begin, end, documents, index, saturate, bitmaps):
+    count = counts.matched[np.int64(feature >= counts.second)]
+    _read(feature, begin, end, documents, index, count, saturate, bitmaps)

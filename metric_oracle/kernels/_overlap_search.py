@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.base.errors import ExactnessError
+from metric_oracle.kernels._bitmaps import WORD, Bitmaps, n_words, new_bitmaps
 from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import inner, inner_borrowing
 from metric_oracle.kernels._overlap import FULL, SLACK, Features, bucket_of, by_rarity, lower_bound, postings
@@ -67,13 +68,16 @@ WARM_START, FILTER, DROPPED = 0, 1, 2
 class Workspace(NamedTuple):
     """Scratch arrays and results of one thread."""
 
-    counts: np.ndarray  # uint8[2, D], matches counted so far in one or two families, at most `FULL`; 0 between queries
+    # uint8[2, D or more], matches counted so far in one or two families, at most `FULL`; 0 between queries. Those past
+    # the last document stay 0; they make the number a multiple of `WORD`.
+    counts: np.ndarray
     mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query; 0 between queries
     best: Best  # the best documents so far
     started: np.ndarray  # int64[MAX_STARTS], documents that the warm start scored
     # float64[3], least bound / exact score of the scored documents for each of `STAGES`; below 1: a broken bound
     closest: np.ndarray
     n_pairs: np.ndarray  # int64[2], how many pairs of a query and a document were scored, and how many there are
+    bitmaps: Bitmaps  # posting lists that this thread reads often
     extra: Any  # further arrays that a metric needs
 
 
@@ -112,12 +116,13 @@ def new_workspace(features: Features, extra: Any = None) -> Workspace:
     """Allocate the `Workspace` of one thread for a corpus with these features; `extra` is what else a metric needs."""
     n = len(features.fwd_ptr) - 1
     return Workspace(
-        np.zeros((2, n), np.uint8),
+        np.zeros((2, WORD * n_words(n)), np.uint8),
         np.zeros(len(features.post_ptr) - 1, np.uint8),
         new_best(n),
         np.empty(MAX_STARTS, np.int64),
         np.full(len(STAGES), np.inf),
         np.zeros(2, np.int64),
+        new_bitmaps(features),
         extra,
     )
 
@@ -208,12 +213,12 @@ def _group(counts, scorer, j, theta, stop, buckets):
 
 
 @inner
-def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate):
+def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate, bitmaps):
     """Read, for the buckets lo .. hi - 1, every list that was read for one of them; return how many lists that are.
 
-    `ids` are the query's features in the order of reading, `stop` is that of `Visits`, and `saturate` that of
-    `read_postings`. Buckets leave the first loop of `find_best` from both ends, so those that lack a list are at the
-    ends of the run.
+    `ids` are the query's features in the order of reading, `stop` is that of `Visits`, and `saturate` and `bitmaps` are
+    those of `read_postings`. Buckets leave the first loop of `find_best` from both ends, so those that lack a list are
+    at the ends of the run.
     """
     i, n_lists = stop[lo], stop[lo]
     for j in range(lo, hi):
@@ -228,7 +233,8 @@ def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate):
         for a, b in ((lo, first), (end, hi)):
             if a < b:
                 p, p_end = postings(ids[i], buckets, a, b, index)
-                read_postings(counts, ids[i], p, p_end, index, saturate)
+                documents = buckets[a, 0], buckets[b - 1, 1]
+                read_postings(counts, ids[i], p, p_end, documents, index, saturate, bitmaps)
         i += 1
     return n_lists
 
@@ -305,7 +311,8 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         if lo == hi or i == n_lists:
             break
         begin, end = postings(ids[i], buckets, lo, hi, index)
-        read_postings(counts, ids[i], begin, end, index, n_lists > FULL)
+        documents = buckets[lo, 0], buckets[hi - 1, 1]
+        read_postings(counts, ids[i], begin, end, documents, index, n_lists > FULL, work.bitmaps)
         n_read += end - begin
     stop[lo:hi] = n_lists
     least = visits.least
@@ -314,7 +321,8 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         if stop[near] < 0 or is_out_of_reach(counts, scorer, near, 0, theta):
             continue
         lo, hi = _group(counts, scorer, near, theta, stop, buckets)
-        i = _read_up(counts, ids, lo, hi, stop, index, buckets, n_lists > FULL)
+        i = _read_up(counts, ids, lo, hi, stop, index, buckets, n_lists > FULL, work.bitmaps)
+        documents = buckets[lo, 0], buckets[hi - 1, 1]
         for j in range(lo, hi):
             least[j] = 0 if is_out_of_reach(counts, scorer, j, 0, theta) else 1
         # Read further lists for this group while that is cheaper than scoring what would be left. Several short
@@ -331,12 +339,12 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
             begin, end = postings(ids[i], buckets, lo, hi, index)
             if n * SCORE_COST <= end - begin + LIST_COST:
                 break
-            read_postings(counts, ids[i], begin, end, index, n_lists > FULL)
+            read_postings(counts, ids[i], begin, end, documents, index, n_lists > FULL, work.bitmaps)
             i += 1
             n_new = end - begin
             while i < n_lists and n_new < COUNT_COST * (hi - lo):
                 begin, end = postings(ids[i], buckets, lo, hi, index)
-                read_postings(counts, ids[i], begin, end, index, n_lists > FULL)
+                read_postings(counts, ids[i], begin, end, documents, index, n_lists > FULL, work.bitmaps)
                 i += 1
                 n_new += end - begin
         for j in range(lo, hi):

@@ -22,6 +22,7 @@ from metric_oracle.kernels._llvm import (
     F16,
     F32,
     F64,
+    I8,
     I16,
     I32,
     I64,
@@ -270,3 +271,16 @@ def prefetch(typingctx: Any, address: Any, n_bytes: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp), code
+
+
+@intrinsic
+def add_bits(typingctx: Any, address: Any, bits: Any) -> Any:
+    """Add 1 to the i-th of the 64 bytes from an address on for each bit i of the uint64 `bits` that is 1."""
+
+    def code(context, builder, signature, values):
+        address, bits = values
+        ones = builder.zext(builder.bitcast(bits, vector(ir.IntType(1), 64)), vector(I8, 64))
+        save(builder, builder.add(load(builder, address, vector(I8, 64)), ones), address)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.uint64), code

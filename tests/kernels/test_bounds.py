@@ -26,6 +26,7 @@ from metric_oracle.indexes.radgraph import build_graphs
 from metric_oracle.indexes.stems import StemIndex
 from metric_oracle.kernels import _overlap_counts as counts_of
 from metric_oracle.kernels import _overlap_search as driver
+from metric_oracle.kernels._bitmaps import new_bitmaps
 from metric_oracle.kernels._errors import sample_of, sample_size
 from metric_oracle.kernels._jit import compiled_for, jit
 from metric_oracle.kernels._overlap import SLACK, Features, by_rarity
@@ -643,6 +644,7 @@ def test_every_bucket_of_a_group_has_read_the_same_lists(data):
     demanded = np.zeros(len(sizes))  # the minimum of each bucket is that of the threshold 0
     counts = counts_of.OneFamily(np.repeat(stop, sizes).astype(np.uint8), minimum, n_lists, 3, demanded)
     scorer = Tabled(np.zeros((len(sizes), n_lists + 1, 1)), np.zeros(len(every)))
+    bitmaps = new_bitmaps(features)
     finished = []
     for near in data.draw(st.permutations(range(len(sizes)))):
         if stop[near] < 0 or not reachable[near]:
@@ -652,7 +654,7 @@ def test_every_bucket_of_a_group_has_read_the_same_lists(data):
         assert reachable[lo]
         assert reachable[hi - 1]
         assert (stop[lo:hi] >= 0).all()
-        n_read = read_up(counts, np.arange(n_lists, dtype=np.int32), lo, hi, stop, features, buckets)
+        n_read = read_up(counts, np.arange(n_lists, dtype=np.int32), lo, hi, stop, features, buckets, bitmaps)
         assert n_read == stop[lo:hi].max()
         assert (counts.matched[buckets[lo, 0] : buckets[hi - 1, 1]] == n_read).all()
         finished += range(lo, hi)
@@ -667,12 +669,13 @@ def grouped(counts, scorer, j, stop, buckets):
 
 
 @jit
-def read_up(counts, ids, lo, hi, stop, index, buckets):
-    return driver._read_up(counts, ids, lo, hi, stop, index, buckets, False)
+def read_up(counts, ids, lo, hi, stop, index, buckets, bitmaps):
+    return driver._read_up(counts, ids, lo, hi, stop, index, buckets, False, bitmaps)
 
 
+@pytest.mark.parametrize("reads", [-(2**31), -1])  # posting lists are never read as bits, or at once
 @pytest.mark.parametrize("metric", ["bleu-2", "rouge-l", "radgraph"])
-def test_buckets_of_several_groups_hold_the_best_documents(metric):
+def test_buckets_of_several_groups_hold_the_best_documents(metric, reads):
     rng = np.random.default_rng(8)
     words = [f"w{i}" for i in range(60)]
     lengths = np.minimum(rng.geometric(0.08, 9000), 60)
@@ -680,7 +683,7 @@ def test_buckets_of_several_groups_hold_the_best_documents(metric):
     assert len(documents) > 2 * driver.GROUP
     index, _ = planted_index(metric, [list(document) for document in documents], ["w0"])
     record = METRICS[metric]
-    backend = load_kernel(record, "cpu")
+    backend, n_rows = load_kernel(record, "cpu"), 0
     for document in documents[:: len(documents) // 12]:
         query = [*document[:-1], "w7", "unknown"][: 2 + len(document) // 2 * 2]
         encoded = index.encode(inputs_of(metric, query))
@@ -690,11 +693,15 @@ def test_buckets_of_several_groups_hold_the_best_documents(metric):
             found = Answers(
                 np.full((1, k), -1, np.int64), np.zeros((1, k)), np.zeros((1, k), np.int64), np.full(1, limit)
             )
-            backend.search(corpus, batch, 0, 1, k, found, backend.new_workspace(corpus))
+            work = backend.new_workspace(corpus)
+            work.bitmaps.row[:] = reads
+            backend.search(corpus, batch, 0, 1, k, found, work)
+            n_rows += int(work.bitmaps.n[0])
             rows = np.argsort(-scores[index.document_of_row], kind="stable")[:k]
             expected = scores[index.document_of_row[rows]]
             assert (found.rows[0] == np.where(expected > 0, rows, -1)).all()
             assert (found.scores[0] == expected).all()
+    assert (n_rows > 0) == (reads == -1)
 
 
 def test_the_sample_grows_as_queries_become_fewer():

@@ -1,0 +1,74 @@
+"""Posting lists as bits: the same counts as from postings. Searches with them are in `test_bounds.py`."""
+
+import numpy as np
+import pytest
+
+from metric_oracle.indexes.features import invert
+from metric_oracle.kernels import _bitmaps as bitmaps_of
+from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._overlap import Features
+
+
+@jit
+def row_of_bits(feature, index, bitmaps):
+    return bitmaps_of.row_of_bits(feature, index, bitmaps)
+
+
+@jit
+def count_bits(row, first, end, count, bitmaps):
+    bitmaps_of.count_bits(row, first, end, count, bitmaps)
+
+
+def features_with(share: float, n_documents: int) -> tuple[Features, np.ndarray]:
+    """Return features in one length bucket and which document has which: bool[D, 3]. The last has only the first."""
+    has = np.random.default_rng(n_documents).random((n_documents, 3)) < share
+    has[-1] = True, False, False
+    document, feature = np.nonzero(has)
+    ptr = np.concatenate([[0], np.cumsum(has.sum(axis=1))])
+    sizes = has.sum(axis=1, dtype=np.int32)[None, :]
+    of_one_size, rows = np.zeros(n_documents, np.int32), np.arange(n_documents)
+    assert (np.diff(document) >= 0).all()
+    return invert(ptr, feature.astype(np.int32), sizes, of_one_size, rows, 3), has
+
+
+@pytest.mark.parametrize("n_documents", [63, 64, 65, 128, 1000])
+def test_bits_count_what_postings_count(n_documents):
+    index, has = features_with(0.5, n_documents)
+    bitmaps = bitmaps_of.new_bitmaps(index)
+    bitmaps.row[:] = -1
+    rows = [row_of_bits(v, index, bitmaps) for v in range(3)]
+    assert rows == [0, 1, 2]
+    edges = sorted(
+        {0, 1, 31, 62, 63, 64, 65, 127, 128, 500, n_documents - 1, n_documents} & set(range(n_documents + 1))
+    )
+    for v, row in enumerate(rows):
+        for first in edges:
+            for end in edges:
+                if first < end:
+                    count = np.full(bitmaps_of.WORD * bitmaps_of.n_words(n_documents), 7, np.uint8)
+                    expected = count.copy()
+                    expected[first:end] += has[first:end, v]
+                    count_bits(row, first, end, count, bitmaps)
+                    np.testing.assert_array_equal(count, expected)
+
+
+def test_a_list_gets_bits_once_it_is_read_often():
+    index, _ = features_with(0.5, 1000)
+    bitmaps = bitmaps_of.new_bitmaps(index)
+    rows = [row_of_bits(v, index, bitmaps) for _ in range(bitmaps_of.READS + 1) for v in (2, 0)]
+    assert rows == [-1, -1] * (bitmaps_of.READS - 1) + [0, 1] * 2
+    assert bitmaps.n[0] == 2
+
+
+def test_other_lists_get_no_bits():
+    sparse, has = features_with(0.5 / bitmaps_of.DENSEST, 1000)
+    assert (has.sum(axis=0) >= 4).all()  # a place in the skip table
+    dense, _ = features_with(0.5, 1000)
+    short = dense._replace(skip_slot=np.full(3, -1, np.int32))
+    for index in (sparse, short):
+        bitmaps = bitmaps_of.new_bitmaps(index)
+        bitmaps.row[:] = -1
+        assert [row_of_bits(v, index, bitmaps) for v in range(3)] == [-1] * 3
+    full = bitmaps_of.new_bitmaps(dense)._replace(bits=np.zeros((1, 16), np.uint64))
+    full.row[:] = -1
+    assert [row_of_bits(v, dense, full) for v in (0, 1, 0)] == [0, -1, 0]
