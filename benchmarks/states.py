@@ -136,7 +136,7 @@ def _resumed(path: Path, layer: int, texts: list[str], folder: Path) -> Row:
     """Time a run that is killed when half of its parts are written and the one that goes on, beside a whole one."""
     encoder = TokenEncoder(path, layer=layer)
     tokens = encoder.tokenize(texts)
-    encoder.run(tokens.ids[None, : int(tokens.ptr[1])].astype(np.int64))  # warm
+    encoder.run([tokens.ids[None, : int(tokens.ptr[1])].astype(np.int64)])  # warm
     whole_s = timed(lambda: write_states(encoder, tokens, folder / "whole", storage=np.float16))
     n_parts = len(json.loads((folder / "whole.json").read_text(encoding="utf-8"))["parts"])
     killed, record = folder / "killed", folder / "killed.json"

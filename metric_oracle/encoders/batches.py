@@ -3,10 +3,13 @@
 The order in which a matrix product is summed depends on its shape and its number of threads. Therefore all sequences of
 one length run in batches of one shape, and each batch runs in one thread of PyTorch; several batches run in parallel.
 If the sequences of a length do not fill a batch, they are repeated. In tests on all code paths of MKL (SSE4.2, AVX2,
-AVX-512) and of oneDNN (also AMX), which runs the products of `packed_layers`, the last bits of the output then depended
-neither on the position in the batch nor on the other sequences; two threads per product did change them, and with AMX
-the shape of a batch. A batch never mixes lengths, because padding costs time and its mask changes last bits too. The
-only padding of sequences is that of `run_model`.
+AVX-512) the last bits of the output then depended neither on the position in the batch nor on the other sequences; two
+threads per product did change them. Such a batch never mixes lengths, because padding costs time and its mask changes
+last bits too. The only padding of sequences is that of `run_model`.
+
+The models of `packed_layers` mix lengths, and repeat nothing. Their products are of oneDNN: in tests of all its code
+paths with 1 to 512 rows, the bits of a row in float32 depended on the number of rows only with one row, and on
+processors that have AVX and not AVX2. In bfloat16 with AMX they do depend on it, hence the number is fixed there.
 """
 
 import hashlib
@@ -22,8 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from metric_oracle.encoders.model_files import n_positions
-from metric_oracle.encoders.packed_layers import can_pack
+from metric_oracle.encoders.packed_layers import Packed, can_pack
 
+# Sequences of one length and those of the next ones, each int64[B, L].
+Blocks = list[npt.NDArray[np.int64]]
 # A parallel `map`, whose results come in the order of the arguments.
 RunAll = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
@@ -56,33 +61,40 @@ def one_thread_each(device: str) -> Iterator[RunAll]:
 
 
 def run_batches(
-    run: Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], None],
+    run: Callable[[npt.NDArray[np.int64], Blocks], None],
     ids: npt.NDArray[np.int32],
     ptr: npt.NDArray[np.int64],
     batch_tokens: int,
     device: str,
     finished: Callable[[npt.NDArray[np.int64]], object] | None = None,
+    *,
+    is_mixed: bool = False,
 ) -> None:
-    """Run a model on sequences, longest first, in batches whose shape depends on the length alone.
+    """Run a model on sequences, longest first, in batches of one length each or, if `is_mixed`, of any lengths.
 
     `ptr` are the offsets of the sequences in `ids`; empty sequences are left out. `run` is called with the positions
-    int64[n] of n sequences of one length L, and with a batch int64[B, L] that has these sequences as its first n rows.
-    It stores its output, and must work in any thread. A batch has at most `batch_tokens` ids, or one sequence.
+    int64[n] of n sequences, longest first, and with their ids: a block of the sequences of each length. Unless lengths
+    are mixed, that is one block, whose shape depends on the length alone; the sequences are its first n rows. `run`
+    stores its output, and must work in any thread. A batch has at most `batch_tokens` ids, or one sequence.
     `finished` is called with the positions of each finished batch, in this thread. `device` is that of the model.
     """
     length = np.diff(ptr)
 
     def run_batch(positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        n_ids = int(length[positions[0]])
-        repeated = np.resize(positions, max(1, batch_tokens // n_ids))
-        run(positions, ids[ptr[repeated, None] + np.arange(n_ids)].astype(np.int64))
+        rows = positions if is_mixed else np.resize(positions, max(1, batch_tokens // int(length[positions[0]])))
+        starts = np.flatnonzero(np.diff(length[rows], prepend=-1))
+        blocks = [ids[ptr[some, None] + np.arange(length[some[0]])] for some in np.split(rows, starts[1:])]
+        run(positions, [block.astype(np.int64) for block in blocks])
         return positions
 
+    ordered = np.argsort(-length, kind="stable")[: np.count_nonzero(length)]
     batches = []
-    for n_ids in np.unique(length[length > 0])[::-1]:
-        same_length = np.flatnonzero(length == n_ids)
-        n_texts = max(1, batch_tokens // int(n_ids))
-        batches += [same_length[first : first + n_texts] for first in range(0, len(same_length), n_texts)]
+    while len(ordered):
+        is_next = np.cumsum(length[ordered[:batch_tokens]]) <= batch_tokens
+        is_next &= is_mixed | (length[ordered[:batch_tokens]] == length[ordered[0]])
+        n_texts = max(1, np.count_nonzero(is_next))
+        batches.append(ordered[:n_texts])
+        ordered = ordered[n_texts:]
     with one_thread_each(device) as run_all:
         for positions in run_all(run_batch, batches):
             if finished is not None:
@@ -95,21 +107,22 @@ def flatten(sequences: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], 
 
 
 def store_tokens(
-    output: Any, ptr: npt.NDArray[np.int64], run: Callable[[npt.NDArray[np.int64]], Any]
-) -> Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], None]:
+    output: Any, ptr: npt.NDArray[np.int64], run: Callable[[Blocks], Any]
+) -> Callable[[npt.NDArray[np.int64], Blocks], None]:
     """Return a function for `run_batches` that stores what `run` returns in `output`, one row for each token.
 
-    `run` takes a batch int64[B, L] and returns [B, L, ...]; `ptr` are the offsets of the sequences in `output`.
+    `run` takes blocks, and returns a row for each of their tokens; `ptr` are the offsets of the sequences in `output`.
     """
 
-    def store(positions: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
-        output[ptr[positions, None] + np.arange(batch.shape[1])] = run(batch)[: len(positions)]
+    def store(positions: npt.NDArray[np.int64], blocks: Blocks) -> None:
+        rows = np.concatenate([np.arange(ptr[i], ptr[i + 1]) for i in positions])
+        output[rows] = run(blocks)[: len(rows)]
 
     return store
 
 
-def run_model(model: Any, ids: npt.NDArray[np.int64]) -> Any:
-    """Return the first output of a Transformers model for token ids int64[B, L]: hidden states or logits, [B, L, ...].
+def run_model(model: Any, blocks: Blocks) -> Any:
+    """Return the first output of a model for a batch of `run_batches`, one row for each token: hidden states or logits.
 
     Models without fused attention (MPNet, DeBERTa) multiply their heads as a stack of L x L matrices, and on AMD
     processors MKL sums each product in an order that depends on the matrix's address. If L is a multiple of four, every
@@ -118,14 +131,17 @@ def run_model(model: Any, ids: npt.NDArray[np.int64]) -> Any:
     """
     import torch
 
-    batch = torch.from_numpy(ids).to(model.device)
+    tensors = [torch.from_numpy(block).to(model.device) for block in blocks]
+    if isinstance(model, Packed):
+        return model.run(tensors)
+    (batch,) = tensors
     mask = torch.ones_like(batch)
-    n_ids = ids.shape[1]
+    n_ids = batch.shape[1]
     if model.config._attn_implementation == "eager":
         n_more = min(-n_ids % 4, max(n_positions(model) - n_ids, 0))
         batch = torch.nn.functional.pad(batch, (0, n_more), value=model.config.pad_token_id or 0)
         mask = torch.nn.functional.pad(mask, (0, n_more))
-    return model(input_ids=batch, attention_mask=mask)[0][:, :n_ids]
+    return model(input_ids=batch, attention_mask=mask)[0][:, :n_ids].flatten(0, 1)
 
 
 def part_bounds(ptr: npt.NDArray[np.int64], part_tokens: int) -> list[int]:

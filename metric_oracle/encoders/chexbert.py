@@ -16,7 +16,7 @@ from metric_oracle.base.files import sha256
 from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.encoders.base import Encoder, longest_first
-from metric_oracle.encoders.batches import run_batches, run_model
+from metric_oracle.encoders.batches import Blocks, run_batches, run_model
 from metric_oracle.encoders.checkpoints import Published, check_names, load_strictly, named_tensors, read_torch
 from metric_oracle.encoders.model_files import cached_file
 from metric_oracle.encoders.packed_layers import pack
@@ -77,8 +77,8 @@ class CheXbert(Encoder):
         def run(part: slice) -> np.ndarray:
             embeddings, classes = output["embedding"][part], output["classes"][part]
 
-            def store(positions: np.ndarray, batch: np.ndarray) -> None:
-                rows = self._run(batch)
+            def store(positions: np.ndarray, blocks: Blocks) -> None:
+                rows = self._run(blocks)
                 embeddings[positions], classes[positions] = (values[: len(positions)] for values in rows)
 
             def finished(positions: np.ndarray) -> None:
@@ -114,12 +114,12 @@ class CheXbert(Encoder):
                 pieces[text] = np.array(ids, np.int32).tobytes()
         return pieces, truncated
 
-    def _run(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return embeddings and classes of a batch int64[B, L], see `encode`."""
+    def _run(self, blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
+        """Return embeddings and classes of a batch, see `encode`."""
         import torch
 
         with torch.inference_mode():
-            states = run_model(self._bert, ids)[:, 0]
+            states = run_model(self._bert, blocks)[:: blocks[0].shape[1]]
             logits = [head(states) for head in self._heads]
             is_finite = torch.stack([tensor.isfinite().all() for tensor in (states, *logits)]).all()
             classes = torch.stack([values.argmax(1) for values in logits], 1)

@@ -1,15 +1,20 @@
 """BERT and RoBERTa on a CPU: the states of transformers up to rounding, from fewer and faster operations.
 
 oneDNN gets each matrix once, in its own order and type, not with each product; queries, keys and values are one
-product, and GELU is applied as a product is written. In bfloat16, sums between layers and norms stay in float32.
+product, and GELU is applied as a product is written. In bfloat16, sums between layers and norms stay in float32. All
+tokens of a batch are rows of one product, whatever the lengths of their texts; only attention runs length by length.
 """
 
 import platform
+from collections.abc import Sequence
 from typing import Any
 
 from metric_oracle.encoders.libraries import has_bf16
 
+BATCH_TOKENS = 1 << 8  # tokens per batch; more are hardly faster
 _FAMILIES = ("bert", "camembert", "roberta", "xlm-roberta")
+# A product in float32 has any multiple of so many rows, to keep the number of shapes small that oneDNN compiles.
+_ROWS = 16
 
 
 def can_pack(device: str, dtype: str) -> bool:
@@ -18,7 +23,9 @@ def can_pack(device: str, dtype: str) -> bool:
 
     is_built = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     is_x86 = platform.machine() in ("x86_64", "AMD64")  # where the bits were tested, see `batches`
-    return device == "cpu" and is_x86 and is_built and (dtype == "float32" or has_bf16(device))
+    # With AVX and without AVX2, sums depended on the number of rows.
+    has_avx2 = torch.backends.cpu.get_cpu_capability().startswith("AVX")
+    return device == "cpu" and is_x86 and has_avx2 and is_built and (dtype == "float32" or has_bf16(device))
 
 
 def pack(model: Any, device: str, dtype: str = "float32") -> Any:
@@ -34,24 +41,34 @@ def pack(model: Any, device: str, dtype: str = "float32") -> Any:
         and not config.is_decoder
         and can_pack(device, dtype)
     ):
-        return _Packed(model, getattr(torch, dtype))
+        return Packed(model, getattr(torch, dtype))
     return model
 
 
-class _Packed:
+class Packed:
     """A model whose products compute in a type of torch."""
 
     def __init__(self, model: Any, dtype: Any) -> None:
         self.config, self.device = model.config, model.device
-        self._embeddings = model.embeddings
+        self._embeddings, self._is_float32 = model.embeddings, dtype.itemsize == 4
         self._layers = [_Layer(layer, model.config.num_attention_heads, dtype) for layer in model.encoder.layer]
 
-    def __call__(self, *, input_ids: Any, attention_mask: Any) -> tuple[Any]:
-        """Return the last states of texts of one length, int64[B, L] -> float32[B, L, d]; no token is masked."""
-        states = self._embeddings(input_ids=input_ids)
+    def run(self, blocks: Sequence[Any]) -> Any:
+        """Return the last states of all tokens, float32[T, d], of blocks of texts of one length, each int64[B, L].
+
+        In float32, a state did not depend on the number of rows of the products (see `batches`). In bfloat16 it does:
+        a batch that is not full gets the rows of a full one.
+        """
+        import torch
+
+        states = torch.cat([self._embeddings(input_ids=block).flatten(0, 1) for block in blocks])
+        n_tokens = len(states)
+        n_more = -n_tokens % _ROWS if self._is_float32 else max(BATCH_TOKENS - n_tokens, 0)
+        states = torch.nn.functional.pad(states, (0, 0, 0, n_more))
+        shapes = [block.shape for block in blocks]
         for layer in self._layers:
-            states = layer.run(states)
-        return (states,)
+            states = layer.run(states, shapes)
+        return states[:n_tokens]
 
 
 class _Layer:
@@ -65,12 +82,21 @@ class _Layer:
         self._inner, self._outer = self._matrix(layer.intermediate.dense), self._matrix(layer.output.dense)
         self._norm = layer.output.LayerNorm
 
-    def run(self, states: Any) -> Any:
-        """Return the states after this layer, float32[B, L, d], from those before it."""
+    def run(self, states: Any, shapes: Sequence[tuple[int, int]]) -> Any:
+        """Return the states after this layer, float32[rows, d], from those before it.
+
+        `shapes` are number and length of the texts of each block; rows after them are no token's.
+        """
         from torch.nn.functional import scaled_dot_product_attention
 
-        parts = self._product(states, self._parts).unflatten(2, (3, self._n_heads, -1)).permute(2, 0, 3, 1, 4)
-        mixed = scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2)
+        parts = self._product(states, self._parts)
+        mixed = parts.new_zeros(states.shape)
+        first = 0
+        for n_texts, n_ids in shapes:
+            last = first + n_texts * n_ids
+            heads = parts[first:last].view(n_texts, n_ids, 3, self._n_heads, -1).permute(2, 0, 3, 1, 4)
+            mixed[first:last] = scaled_dot_product_attention(*heads).transpose(1, 2).reshape(last - first, -1)
+            first = last
         states = self._mixed_norm(states + self._product(mixed, self._mixed))
         return self._norm(states + self._product(self._product(states, self._inner, "gelu"), self._outer))
 

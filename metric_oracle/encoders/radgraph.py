@@ -19,7 +19,15 @@ import numpy as np
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Advance
 from metric_oracle.encoders.base import Encoder, longest_first
-from metric_oracle.encoders.batches import RunAll, flatten, one_thread_each, run_batches, run_model, store_tokens
+from metric_oracle.encoders.batches import (
+    Blocks,
+    RunAll,
+    flatten,
+    one_thread_each,
+    run_batches,
+    run_model,
+    store_tokens,
+)
 from metric_oracle.encoders.checkpoints import Published, check_tensors
 from metric_oracle.encoders.packed_layers import pack
 from metric_oracle.encoders.radgraph_archive import (
@@ -285,12 +293,12 @@ class RadGraph(Encoder):
         windows = (pieces[first : first + n_inner] for first in range(0, len(pieces), n_inner))
         return [piece for window in windows for piece in (start, *window, end)]
 
-    def _encode(self, ids: np.ndarray) -> Any:
-        """Return the last hidden states of windows of one length, int64[B, L] -> float32[B, L, d]."""
+    def _encode(self, blocks: Blocks) -> Any:
+        """Return the last hidden states of a batch of windows, float32[T, d]."""
         import torch
 
         with torch.inference_mode():
-            return run_model(self._encoder, ids)
+            return run_model(self._encoder, blocks)
 
     def _score_spans(self, head: str, states: Any, spans: "_Spans") -> Any:
         """Return the scores of a head, float32[spans, classes], for spans of words with these states.

@@ -23,7 +23,7 @@ from metric_oracle.base.files import sha256
 from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.entities import TYPES, EntityTable
 from metric_oracle.encoders.base import Encoder, longest_first
-from metric_oracle.encoders.batches import digest, flatten, run_batches, run_model, store_tokens
+from metric_oracle.encoders.batches import Blocks, digest, flatten, run_batches, run_model, store_tokens
 from metric_oracle.encoders.libraries import quiet
 from metric_oracle.encoders.model_files import check_weights, hash_files, n_positions, read, whole_folder
 from metric_oracle.encoders.packed_layers import pack
@@ -227,13 +227,13 @@ class EntityModels(Encoder):
                 pieces += ids
         return pieces, is_cut
 
-    def _label(self, ids: np.ndarray) -> np.ndarray:
-        """Return the number of the best label of each word piece of a batch, int64[B, L]; InputError if not finite."""
+    def _label(self, blocks: Blocks) -> np.ndarray:
+        """Return the number of the best label of each word piece of a batch, int64[T]; InputError if not finite."""
         import torch
 
         with torch.inference_mode():
-            logits = run_model(self._model, ids)
-            is_finite, best = logits.isfinite().all(), logits.argmax(2)
+            logits = run_model(self._model, blocks)
+            is_finite, best = logits.isfinite().all(), logits.argmax(1)
         self._check_finite(is_finite, "entities")
         return best.cpu().numpy()
 
@@ -242,21 +242,21 @@ class EntityModels(Encoder):
         ids, _ = self._split(self._encoder_tokenizer, words, _MAX_ENTITY_PIECES)
         vectors = np.empty((len(words), self._width), np.float32)
 
-        def store(positions: np.ndarray, batch: np.ndarray) -> None:
-            vectors[positions] = self._first_states(batch)[: len(positions)]
+        def store(positions: np.ndarray, blocks: Blocks) -> None:
+            vectors[positions] = self._first_states(blocks)[: len(positions)]
 
         run_batches(store, *flatten(ids), self.batch_tokens[self._device], self._device)
         return dict(zip(words, vectors, strict=True))
 
-    def _first_states(self, ids: np.ndarray) -> np.ndarray:
-        """Return the last states of the first word pieces of a batch int64[B, L], float32[B, d].
+    def _first_states(self, blocks: Blocks) -> np.ndarray:
+        """Return the last states of the first word pieces of a batch of one length, float32[B, d].
 
         Raise InputError if they are not finite, or one is zero.
         """
         import torch
 
         with torch.inference_mode():
-            states = run_model(self._encoder, ids)[:, 0]
+            states = run_model(self._encoder, blocks)[:: blocks[0].shape[1]]
         vectors = states.float().cpu().numpy()
         # A vector of zeros has no cosine with another.
         is_valid = np.isfinite(vectors).all() and vectors.any(axis=1).all()

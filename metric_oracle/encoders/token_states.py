@@ -22,10 +22,18 @@ from metric_oracle.base.arguments import check_given, check_one_of
 from metric_oracle.base.errors import InputError, not_installed, option
 from metric_oracle.base.files import write_json
 from metric_oracle.base.progress import Advance
-from metric_oracle.encoders.batches import digest, environment, part_bounds, run_batches, run_model, store_tokens
+from metric_oracle.encoders.batches import (
+    Blocks,
+    digest,
+    environment,
+    part_bounds,
+    run_batches,
+    run_model,
+    store_tokens,
+)
 from metric_oracle.encoders.libraries import choose_device, quiet
 from metric_oracle.encoders.model_files import find, hash_files, load, n_positions
-from metric_oracle.encoders.packed_layers import pack
+from metric_oracle.encoders.packed_layers import BATCH_TOKENS, Packed, pack
 
 _DISTILROBERTA = (
     5,
@@ -98,6 +106,7 @@ class TokenEncoder:
         # Maximum length of a text in tokens, special ones included; longer texts are cut.
         self.max_length = min(self._tokenizer.model_max_length, n_positions(loaded))
         self._model = pack(loaded.to(torch.device(self.device)), self.device, dtype)
+        self.is_mixed = isinstance(self._model, Packed)  # whether texts of several lengths run at once
         # First and last token of each text, to which bert_score gives weight 0.
         self.special_ids: tuple[int, int] = (self._tokenizer.cls_token_id, self._tokenizer.sep_token_id)
         self._prefix = " " if type(self._tokenizer).__name__.startswith(_PREFIX_SPACE) else ""
@@ -170,19 +179,19 @@ class TokenEncoder:
         call = self._tokenizer(texts, return_attention_mask=False, return_token_type_ids=False, **options)
         return call["input_ids"]
 
-    def run(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the states of texts of one length, int64[B, L], as unit vectors, float32[B, L, width].
+    def run(self, blocks: Blocks) -> npt.NDArray[np.float32]:
+        """Return the states of a batch's tokens as unit vectors, float32[T, width].
 
-        The last bits depend on the shape, see `batches`. Raise InputError unless all are finite.
+        The last bits may depend on the shape, see `batches`. Raise InputError unless all are finite.
         """
-        return self.to_host(self.run_on_device(ids))
+        return self.to_host(self.run_on_device(blocks))
 
-    def run_on_device(self, ids: npt.NDArray[np.int64]) -> Any:
+    def run_on_device(self, blocks: Blocks) -> Any:
         """Return the states of `run`, unchecked, as a tensor on the encoder's device, which may still compute them."""
         import torch
 
         with torch.inference_mode(), torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == "bfloat16"):
-            states = run_model(self._model, ids).float()
+            states = run_model(self._model, blocks).float()
             return states / torch.norm(states, dim=-1, keepdim=True)
 
     def to_host(self, states: Any) -> npt.NDArray[Any]:
@@ -291,7 +300,7 @@ def _states(encoder: TokenEncoder, tokens: Tokens, start: int, stop: int, storag
         return _states_on_device(encoder, ids, ptr, storage)
     states = np.empty((len(ids), encoder.width), storage)
     store = store_tokens(states, ptr, encoder.run)
-    run_batches(store, ids, ptr, _batch_tokens(encoder), encoder.device)
+    run_batches(store, ids, ptr, _batch_tokens(encoder), encoder.device, is_mixed=encoder.is_mixed)
     return states
 
 
@@ -307,18 +316,18 @@ def _states_on_device(
     kind = {2: torch.float16, 4: torch.float32}[np.dtype(storage).itemsize]
     states = torch.empty((len(ids), encoder.width), dtype=kind, device=encoder.device)
 
-    def store(positions: npt.NDArray[np.int64], batch: npt.NDArray[np.int64]) -> None:
-        rows = torch.from_numpy(ptr[positions, None] + np.arange(batch.shape[1])).to(encoder.device)
-        states[rows] = encoder.run_on_device(batch)[: len(positions)].to(kind)
+    def store(positions: npt.NDArray[np.int64], blocks: Blocks) -> None:
+        rows = np.concatenate([np.arange(ptr[i], ptr[i + 1]) for i in positions])
+        states[torch.from_numpy(rows).to(encoder.device)] = encoder.run_on_device(blocks)[: len(rows)].to(kind)
 
-    run_batches(store, ids, ptr, _batch_tokens(encoder), encoder.device)
+    run_batches(store, ids, ptr, _batch_tokens(encoder), encoder.device, is_mixed=encoder.is_mixed)
     return encoder.to_host(states)
 
 
 def _batch_tokens(encoder: TokenEncoder) -> int:
-    """Return the number of tokens per batch: in bfloat16 on a CPU twice as many, which still take less time."""
-    is_short = encoder.device == "cpu" and encoder.dtype == "bfloat16"
-    return _BATCH_TOKENS[encoder.device] * (2 if is_short else 1)
+    """Return the number of tokens per batch; in bfloat16, more still take less time."""
+    is_large = encoder.is_mixed or (encoder.device == "cpu" and encoder.dtype == "bfloat16")
+    return BATCH_TOKENS if is_large else _BATCH_TOKENS[encoder.device]
 
 
 def _digest(encoder: TokenEncoder, tokens: Tokens, storage: np.dtype, part_tokens: int) -> str:

@@ -326,13 +326,38 @@ def test_place_and_neighbours_change_no_bit(minilm, n_tokens, dtype):
     encoder = make(minilm, 1, dtype=dtype)
     n_texts = max(1, token_states._batch_tokens(encoder) // n_tokens)
     ids, others = np.random.default_rng(n_tokens).integers(1000, 20000, (2, n_texts, n_tokens))
-    states = encoder.run(ids)  # in one thread, by the fixture
+
+    def run(*blocks):
+        return encoder.run(list(blocks)).reshape(-1, n_tokens, encoder.width)
+
+    states = run(ids)  # in one thread, by the fixture
     for shift in {0, 1, n_texts // 2, n_texts - 1}:
-        np.testing.assert_array_equal(np.roll(encoder.run(np.roll(ids, shift, 0)), -shift, 0), states)
+        np.testing.assert_array_equal(np.roll(run(np.roll(ids, shift, 0)), -shift, 0), states)
     for place in {0, n_texts // 2, n_texts - 1}:
         mixed = others.copy()
         mixed[place] = ids[0]
-        np.testing.assert_array_equal(encoder.run(mixed)[place], states[0])
+        np.testing.assert_array_equal(run(mixed)[place], states[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["minilm", "bert", "roberta"])
+def test_texts_of_other_lengths_change_no_bit(name, dtype, request):
+    """Alone, and in batches of any number of tokens, first, last and between others."""
+    encoder = make(request.getfixturevalue(name), dtype=dtype)
+    if not encoder.is_mixed:
+        pytest.skip("this machine cannot pack layers")
+    rng = np.random.default_rng(5)
+    # The lengths of the others, so that batches have up to 256 tokens.
+    lengths = [[], [2], [3, 4], [8, 2], [30, 3], [31, 15, 2], [30, 29, 28, 20, 17, 16, 12, 9, 5, 2]]
+    for n_tokens in (2, 7, 16, 30):
+        text = rng.integers(5, 20, (1, n_tokens))
+        alone = encoder.run([text])
+        for of_others in lengths:
+            others = [rng.integers(5, 20, (rng.integers(1, 3), length)) for length in of_others]
+            for place in {0, len(others) // 2, len(others)}:
+                states = encoder.run([*others[:place], text, *others[place:]])
+                first = sum(block.size for block in others[:place])
+                np.testing.assert_array_equal(states[first : first + n_tokens], alone)
 
 
 @pytest.mark.parametrize("n_tokens", [2, 5, 7, 8, 9, 11, 13, 45, 46])
@@ -340,7 +365,7 @@ def test_products_of_heads_change_no_bit(mpnet, n_tokens):
     """MKL sums a small product in an order that its address decides: on AMD's processors, at 5, 7, 9 and 11 tokens."""
     encoder = make(mpnet)
     ids = np.random.default_rng(n_tokens).integers(5, 20, n_tokens)
-    states = encoder.run(np.tile(ids, (512 // n_tokens, 1)))
+    states = encoder.run([np.tile(ids, (512 // n_tokens, 1))]).reshape(-1, n_tokens, encoder.width)
     np.testing.assert_array_equal(states, np.broadcast_to(states[0], states.shape))
     with torch.inference_mode():
         alone = encoder._model(torch.tensor(ids[None]))[0][0]
@@ -351,11 +376,12 @@ def test_batches_of_a_length_have_one_shape(bert, monkeypatch):
     encoder = make(bert)
     shapes, seen, run = [], set(), TokenEncoder.run
     monkeypatch.setattr(token_states, "_BATCH_TOKENS", {"cpu": 20})
+    encoder.is_mixed = False
 
-    def record(ids):
-        shapes.append(ids.shape)
+    def record(blocks):
+        shapes.extend(block.shape for block in blocks)
         seen.add(torch.get_num_threads())
-        return run(encoder, ids)
+        return run(encoder, blocks)
 
     encoder.run = record
     texts = ["no", "change", "no change in", *["in the"] * 7, "no change " * 15]
@@ -365,20 +391,39 @@ def test_batches_of_a_length_have_one_shape(bert, monkeypatch):
     assert seen == {1}
 
 
+def test_batches_of_mixed_lengths_repeat_nothing():
+    length = np.array([3, 0, 12, 4, 3, 4, 4, 25, 3])
+    ptr = np.concatenate([[0], np.cumsum(length)])
+    ids, found = np.arange(ptr[-1], dtype=np.int32), []
+
+    def run(positions, blocks):
+        expected = [list(range(ptr[i], ptr[i + 1])) for i in positions]
+        assert [text for block in blocks for text in block.tolist()] == expected
+        found.append((positions.tolist(), [block.shape for block in blocks]))
+
+    with threads(1):
+        batches.run_batches(run, ids, ptr, 20, "cpu", is_mixed=True)
+    assert found == [
+        ([7], [(1, 25)]),
+        ([2, 3, 5], [(1, 12), (2, 4)]),
+        ([6, 0, 4, 8], [(1, 4), (3, 3)]),
+    ]
+
+
 @pytest.mark.parametrize("storage", [np.float16, np.float32])
 def test_states_that_stay_on_a_device_are_the_same(bert, storage):
     """What a GPU does, on torch's CPU device: one copy when all batches are made."""
     encoder = make(bert)
     tokens = encoder.tokenize(["no", "change", "no change in", *["in the"] * 70, "no change " * 15, ""])
     made, copied, to_host = [], [], encoder.to_host
-    encoder.run_on_device = lambda ids: made.append(ids.shape) or TokenEncoder.run_on_device(encoder, ids)
+    encoder.run_on_device = lambda blocks: made.append(len(blocks)) or TokenEncoder.run_on_device(encoder, blocks)
     encoder.to_host = lambda states: copied.append(states.shape) or to_host(states)
     with threads(1):
         states = token_states._states_on_device(encoder, tokens.ids, tokens.ptr, storage)
         assert len(made) > len(copied) == 1
         np.testing.assert_array_equal(states, encode(encoder, tokens, storage))
     assert states.dtype == storage
-    encoder.run_on_device = lambda ids: TokenEncoder.run_on_device(encoder, ids) * float("nan")
+    encoder.run_on_device = lambda blocks: TokenEncoder.run_on_device(encoder, blocks) * float("nan")
     with pytest.raises(InputError, match="encoder must give finite token states other than zero; got NaN from"):
         token_states._states_on_device(encoder, tokens.ids, tokens.ptr, storage)
 
@@ -443,7 +488,7 @@ def test_environment(bert, monkeypatch):
         "device": "cpu",
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "torch": torch.__version__,
-        "batch_tokens": 128,
+        "batch_tokens": 256 if packed_layers.can_pack("cpu", "float32") else 128,
         "threads_of_a_product": 1,
         "layers_of_bert": "packed" if packed_layers.can_pack("cpu", "float32") else "transformers",
     }
@@ -480,7 +525,7 @@ def test_packed_layers_give_the_states_of_transformers(name, request, monkeypatc
     tokens = packed["float32"].tokenize(TEXTS)
     expected = encode(plain["float32"], tokens)
     for dtype in packed:
-        assert type(packed[dtype]._model) is packed_layers._Packed is not type(plain[dtype]._model)
+        assert type(packed[dtype]._model) is packed_layers.Packed is not type(plain[dtype]._model)
     np.testing.assert_allclose(encode(packed["float32"], tokens), expected, rtol=0, atol=2e-6)
     errors = [np.abs(encode(encoders["bfloat16"], tokens) - expected).mean() for encoders in (packed, plain)]
     assert 1e-6 < errors[0] < 1.1 * errors[1]

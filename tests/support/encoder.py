@@ -21,6 +21,7 @@ class FakeEncoder:
     width = 16
     max_length = 26
     device = "cpu"
+    is_mixed = False
     environment: ClassVar = {"device": "cpu", "torch": "none"}
 
     def __init__(self, model, *, layer=None, device="auto", dtype="float32", function="build_index"):
@@ -47,7 +48,8 @@ class FakeEncoder:
         words = [found.span() for found in re.finditer(r"\S+", text)]
         return [(0, 0), *words[: self.max_length - 2], (0, 0)]
 
-    def run(self, ids):
+    def run(self, blocks):
         self.runs += 1
+        (ids,) = blocks
         states = (self._of_word[ids] + self._of_place[np.arange(ids.shape[1]) % 3]).astype(np.float32)
-        return states / np.linalg.norm(states, axis=2, keepdims=True)
+        return (states / np.linalg.norm(states, axis=2, keepdims=True)).reshape(-1, self.width)
