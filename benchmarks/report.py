@@ -18,6 +18,7 @@ from benchmarks.data import CAPTIONS, CORPORA, LEXICAL_AND_GRAPH
 from benchmarks.growth import curves, exponent
 from benchmarks.machine import ROOT, Row, read
 from benchmarks.reading import KINDS
+from benchmarks.states import TEXTS
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 # Of growth: ten times the corpus, for the metrics without vectors, from this size on.
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = read(options.file) if options.file else newest(runs, partial(_is_full, CORPORA[0]))
     growth = read(options.growth) if options.growth else newest(runs, lambda row: row["table"] == "growth")
     encoders = newest(runs, lambda row: row["table"] == "encoders")
+    states = newest(runs, lambda row: row["table"] == "states")
     scales = [read(options.scale)] if options.scale else _scales(runs)
     if not rows:
         print(
@@ -67,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parts.append(reading_markdown(reading))
     if encoders:
         parts.append(encoders_markdown(encoders))
+    if states:
+        parts.append(states_markdown(states))
     of_itself = [newest(runs, lambda row, name=name: row["table"] == name) for name in ("itself", "mining")]  # type: ignore[misc]
     if any(of_itself):
         parts.append(itself_markdown([run for run in of_itself if run]))
@@ -369,6 +373,35 @@ def encoders_markdown(rows: Sequence[Row]) -> str:
         f"impressions of {first['words']:.0f} words, models of bert-base's size with random weights, sides in turns."
     )
     return f"{about}\n\n{tables.table(header, lines)}"
+
+
+def states_markdown(rows: Sequence[Row]) -> str:
+    """Return the table of token states beside other packages, and a sentence on a run that was killed."""
+    beside = sorted((row for row in rows if "others" in row), key=lambda row: [*TEXTS].index(row["name"]))
+    peers = [*beside[0]["others"]] if beside else []
+    header = ["Model", "Reports a second", *peers, "Times the faster", "Goal", "Difference of a state"]
+    lines = []
+    for row in beside:
+        model, dtype = row["name"].rsplit("-", 1)
+        rates = [row["value"], *(row["others"][peer] for peer in peers)]
+        met = f"at least {row['goal']:g}, {'yes' if row['times'] >= row['goal'] else '**no**'}"
+        numbers = [*map(tables.number, rates), f"{row['times']:.2f}", met, f"{row['difference']:.0e}"]
+        lines.append([f"{model} in {dtype}", *numbers])
+    first = rows[0]
+    repetitions = min((row["repetitions"] for row in beside), default=0)
+    about = (
+        f"Token states of BERTScore, {first['time'][:10]}, commit {(first['commit'] or 'unknown')[:7]}"
+        f"{' with changes' if first['dirty'] else ''}, {tables.where(first)}: distinct synthetic impressions of "
+        f"{first['words']:.0f} words, the same layers of the same model, {repetitions} of each side in turns "
+        "(benchmarks/states.py)."
+    )
+    resumed = [
+        f"A run of {row['reports']:,} reports that was killed after {row['kept']} of {row['parts']} parts goes on in "
+        f"{tables.seconds(row['value'])}, a whole one takes {tables.seconds(row['whole_s'])}; the states are equal."
+        for row in rows
+        if "whole_s" in row
+    ]
+    return "\n\n".join([about, tables.table(header, lines), *resumed])
 
 
 # What `benchmarks.itself` and `benchmarks.mining` measure.

@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.encoders import LAYER, encode_all, write_base
+from benchmarks.gate import GateError
 from benchmarks.machine import Row
 from metric_oracle.bench.timing import timed
 from metric_oracle.corpora.reports import read_reports
@@ -76,7 +77,7 @@ def _sides(path: Path, layer: int, dtype: str) -> dict[str, Callable[[list[str]]
     """Return name -> texts to states, float[T, d] or one array for each text; "" are ours."""
     import torch
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import Transformer
+    from sentence_transformers.sentence_transformer.modules import Transformer
 
     published = importlib.import_module("bert_score.utils")
     encoder = TokenEncoder(path, layer=layer, dtype=dtype)
@@ -117,7 +118,7 @@ def _beside(
         difference = max(difference, float(np.abs(unit - ours).max()))
     if difference > tolerance:
         msg = f"{name}: states differ from ours by up to {difference:.3g}"
-        raise ValueError(msg)
+        raise GateError(msg)
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(repetitions):
         for side, run in sides.items():
@@ -154,7 +155,7 @@ def _resumed(path: Path, layer: int, texts: list[str], folder: Path) -> Row:
     resumed_s = perf_counter() - start
     if states.tobytes() != (folder / "whole").read_bytes():
         msg = "the states of the resumed run are not those of the whole one"
-        raise ValueError(msg)
+        raise GateError(msg)
     return {
         "name": RESUMED, "value": resumed_s, "unit": "s", "whole_s": whole_s, "parts": n_parts, "kept": n_kept,
         "reports": len(texts), "words": float(np.mean([len(text.split()) for text in texts])),

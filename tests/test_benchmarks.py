@@ -27,11 +27,13 @@ from benchmarks import (
     search_once,
     simulate,
     state_peers,
+    states,
     tables,
     workloads,
 )
 from benchmarks import data as benchmark_data
 from benchmarks import first as first_commands
+from benchmarks.gate import GateError
 from metric_oracle.bench import timing as bench
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders.token_states import TokenEncoder
@@ -1007,6 +1009,26 @@ def test_report_of_encoders(rows):
     assert "| chexbert | 30 | one by one | 12 | 2.5 |" in text
 
 
+def test_report_of_token_states(rows):
+    facts = rows[0] | {"words": 22.3, "reports": 1500}
+    beside = {"others": {"sentence-transformers": 209.5, "bert_score": 191.6}, "goal": 1.3, "repetitions": 3}
+    text = report.states_markdown(
+        [
+            facts | beside | {"name": "minilm-bfloat16", "value": 577.5, "times": 1.35, "difference": 0.0063},
+            facts | {"name": "minilm-resumed", "value": 3.12, "whole_s": 6.97, "parts": 4, "kept": 2},
+            facts | beside | {"name": "minilm-float32", "value": 211.7, "times": 1.01, "difference": 1e-6},
+        ]
+    )
+    assert "impressions of 22 words, the same layers of the same model, 3 of each side in turns" in text
+    assert "| Model | Reports a second | sentence-transformers | bert_score | Times the faster | Goal |" in text
+    lines = [
+        "| minilm in float32 | 212 | 210 | 192 | 1.01 | at least 1.3, **no** | 1e-06 |",
+        "| minilm in bfloat16 | 578 | 210 | 192 | 1.35 | at least 1.3, yes | 6e-03 |",
+    ]
+    assert "\n".join(lines) in text
+    assert "killed after 2 of 4 parts goes on in 3.12 s, a whole one takes 6.97 s; the states are equal." in text
+
+
 def test_report_of_a_corpus_against_itself(rows):
     facts = {key: rows[0][key] for key in ("machine", "commit", "dirty", "time")}
     itself = [
@@ -1189,6 +1211,44 @@ def test_report_shows_floor_and_recall(rows):
     assert "| no, 87.5 % of the best |" in text
     gpu = {name: value for name, value in rows[0].items() if not name.startswith(("floor", "times", "ceilings"))}
     assert report.markdown([gpu]).count("The floor is") == 0
+
+
+@needs_encoder
+@pytest.mark.skipif(
+    not all(map(find_spec, ("bert_score", "sentence_transformers"))), reason="the other sides are not installed"
+)
+def test_token_states_beside_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(states, "TEXTS", {"minilm-float32": 12})
+    out = tmp_path / "states.jsonl"
+    asked = ["--only", "minilm-float32", states.RESUMED, "--repetitions", "1", "--out", str(out)]
+    assert states.main(asked) == 0
+    beside, resumed = report.read(out)
+    assert {*beside["others"]} == {"sentence-transformers", "bert_score"}
+    assert beside["peer"] == max(beside["others"], key=beside["others"].get)
+    assert beside["times"] == pytest.approx(beside["value"] / max(beside["others"].values()))
+    assert beside["difference"] < states.TOLERANCE["float32"]
+    assert (beside["reports"], resumed["reports"], resumed["parts"]) == (12, 12, 1)
+    assert resumed["whole_s"] > 0
+
+
+def test_token_states_that_differ_are_not_timed(monkeypatch, tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    runs = []
+
+    def of(states):
+        def run(texts):
+            runs.append(len(texts))
+            return states[: len(texts)]
+
+        return run
+
+    ours = np.eye(3, dtype=np.float32)
+    sides = {"": of(ours), "same": of(list(torch.tensor(ours)[:, None])), "other": of([torch.ones(1, 3)] * 3)}
+    with pytest.raises(GateError, match=r"^x: states differ from ours by up to 0\.577$"):
+        states._beside("x", sides, ["a", "b", "c"], 2, 0.05)
+    assert runs == [3, 3, 3]
+    row = states._beside("x", sides, ["a", "b", "c"], 2, 0.6)
+    assert {side: len(seconds) for side, seconds in row["seconds"].items()} == {"": 2, "same": 2, "other": 2}
 
 
 @needs_encoder
