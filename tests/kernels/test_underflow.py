@@ -23,8 +23,8 @@ def check(tmp_path, corpus, asked, metric):
     """Compare the search with the plain scorer on all pairs; return the number of scores below the normal ones."""
     index = mo.build_index(reports(corpus), tmp_path / "I", metrics=[metric])
     n_subnormal = 0
-    # One query at a time and all together: the checks of a search differ.
-    for queries in (*([text] for text in asked), asked):
+    # Some queries alone and all together: the checks of a search differ.
+    for queries in (*([text] for text in asked[::3]), asked):
         whole = search(index, queries, metric, 21, "reference")
         for k in (1, 2, 21):
             found = search(index, queries, metric, k, "cpu")
