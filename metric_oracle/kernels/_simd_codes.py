@@ -122,10 +122,20 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
     return bounds
 
 
-# Of a sine in `add_sines`: the rest of the series is less than 6e-8, and seven roundings.
+# Of a sine in `add_sines` or `mean_recall`: the rest of the series is less than 6e-8, and seven roundings.
 SINE_ERROR = 1e-6
 _SERIES = (-1 / 39916800, 1 / 362880, -1 / 5040, 1 / 120, -1 / 6, 1.0)
 _RADIUS = 3.14159265358979 / 360 * (1 + 1e-6)  # of a radius byte, and never less
+_LEAST_STEP = 3.14159265358979 / 360 * (1 - 1e-6)  # of an angle byte, and never more
+
+
+def _sine(builder, y, path):
+    """Emit the sines of 16 angles of at most pi / 2 in absolute value."""
+    square = builder.fmul(y, y)
+    value = ir.Constant(vector(F32), [_SERIES[0]] * STEP)
+    for factor in _SERIES[1:]:
+        value = fma(builder, value, square, ir.Constant(vector(F32), [factor] * STEP), path)
+    return builder.fmul(value, y)
 
 
 @intrinsic
@@ -168,11 +178,8 @@ def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, 
             y = fma(builder, doubled(angle), signs, builder.bitcast(line, v16), chosen)
             y = greater(builder, y, constant(-1.5707964))
             y = builder.select(builder.fcmp_ordered("<", y, constant(1.5707964)), y, constant(1.5707964))
-            square = builder.fmul(y, y)
-            value = constant(_SERIES[0])
-            for factor in _SERIES[1:]:
-                value = fma(builder, value, square, constant(factor), chosen)
-            builder.store(fma(builder, builder.fmul(value, y), doubled(weight), builder.load(total), chosen), total)
+            value = _sine(builder, y, chosen)
+            builder.store(fma(builder, value, doubled(weight), builder.load(total), chosen), total)
 
         whole = builder.and_(n_tokens, I64(-half))
         with cgutils.for_range_slice(builder, I64(0), whole, I64(half)) as (first, _):
@@ -200,32 +207,43 @@ def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, 
     return types.void(*[types.intp] * 6), code
 
 
-def make_lowest(blocks: int) -> Any:
-    """Return the function `lowest_angles(table, cell, radius, n_tokens, lowest)`.
+def make_recall(blocks: int) -> Any:
+    """Return the function `mean_recall(table, cell, radius, n_tokens, column, weights) -> float32`.
 
-    It lowers `lowest`, uint8[16 * blocks], to the minimum of `table[cell] - radius` over tokens, at least 0.
+    It sums, over lanes with weights, the greater of `column` and the cosine of the minimum of `table[cell] - radius`
+    over tokens, at least 0.
 
-    table  uint8[cells, 16 * blocks]; cell uint16[n_tokens]; radius uint8[n_tokens]
+    table    uint8[cells, 16 * blocks], half degrees; 255 also stands for all greater angles
+    cell     uint16[n_tokens]; radius uint8[n_tokens], half degrees
+    column   float32[16 * blocks]; weights float32[16 * blocks]
     """
-    n = 16 * blocks
+    n = STEP * blocks
 
     @intrinsic
-    def lowest_angles(typingctx, table, cell, radius, n_tokens, lowest):
+    def mean_recall(typingctx, table, cell, radius, n_tokens, column, weights):
         def code(context, builder, signature, values):
-            table, cell, radius, n_tokens, lowest = values
-            lanes = vector(I8, n)
-            least = cgutils.alloca_once_value(builder, load(builder, lowest, lanes))
+            table, cell, radius, n_tokens, column, weights = values
+            chosen, lanes, v16 = _target.path(), vector(I8, n), vector(F32)
+            least = cgutils.alloca_once_value(builder, ir.Constant(lanes, [255] * n))
+            builder.store(ir.Constant(lanes, [255] * n), least)
             with cgutils.for_range(builder, n_tokens) as token:
                 line = load(builder, _line_of(builder, table, cell, token.index, n), lanes)
                 less = spread(builder, load(builder, radius, I8, token.index), n)
                 angle = call(builder, f"llvm.usub.sat.v{n}i8", lanes, line, less)
                 builder.store(call(builder, f"llvm.umin.v{n}i8", lanes, builder.load(least), angle), least)
-            save(builder, builder.load(least), lowest)
-            return context.get_dummy_value()
+            lowest, total = builder.load(least), ir.Constant(v16, [0.0] * STEP)
+            step, quarter = (ir.Constant(v16, [x] * STEP) for x in (-_LEAST_STEP, 1.5707964))
+            for i in range(blocks):
+                places = ir.Constant(vector(I32), list(range(STEP * i, STEP * (i + 1))))
+                steps = builder.uitofp(builder.shuffle_vector(lowest, lowest, places), v16)
+                cosine = _sine(builder, fma(builder, steps, step, quarter, chosen), chosen)
+                best = greater(builder, cosine, load(builder, column, v16, 64 * i))
+                total = fma(builder, best, load(builder, weights, v16, 64 * i), total, chosen)
+            return fold(builder, total, lambda b, x, y: b.fadd(x, y))
 
-        return types.void(*[types.intp] * 5), code
+        return types.float32(*[types.intp] * 6), code
 
-    return lowest_angles
+    return mean_recall
 
 
 def make_near(blocks: int, path: Path | None = None) -> Any:

@@ -275,7 +275,7 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
         # Cells, and means.
         assert precision <= work.upper[u]
         assert not has_weight or work.lower[u] <= precision
-        assert recall <= _bound_recall(u, corpus, query.coded, work, tables.above, margins.exact)
+        assert recall <= _bound_recall(u, corpus, query.coded, work, margins)
         assert _bound_means(u, corpus, query.coded, margins.means) <= recall
         # Codes.
         high_precision, high_recall = bounds.bound_codes(units[u], corpus, query.coded, work, margins, tables.above)
@@ -298,8 +298,8 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
 
 
 @numba.njit
-def _bound_recall(u, corpus, coded, work, above, margin):
-    return bounds.bound_recall(u, corpus, coded, work, above, margin)
+def _bound_recall(u, corpus, coded, work, margins):
+    return bounds.bound_recall(u, corpus, coded, work, margins)
 
 
 @numba.njit

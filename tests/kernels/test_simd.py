@@ -25,11 +25,11 @@ from metric_oracle.kernels._simd_codes import (
     code_tokens,
     make_bounds,
     make_candidates,
-    make_lowest,
     make_near,
+    make_recall,
 )
 from metric_oracle.kernels.bertscore import all_pairs
-from metric_oracle.kernels.bertscore.bounds import UNIT, margins_of
+from metric_oracle.kernels.bertscore.bounds import STEP, UNIT, margins_of
 
 PATHS = {path.name: path for path in (*_target._X86, *_target._ARM)}
 HERE = _target.usable_names()
@@ -196,28 +196,44 @@ def test_products_equal_numpy(name, n_queries):
         assert greatest.tolist() == expected.max(axis=1).tolist()
 
 
-_lowest2, _lowest4 = make_lowest(2), make_lowest(4)
+_recall2, _recall4 = make_recall(2), make_recall(4)
 
 
 @numba.njit
-def _lowest(blocks, table, cell, radius, n_tokens, lowest):
+def _mean_recall(blocks, table, cell, radius, n_tokens, column, weights):
     if blocks == 2:
-        _lowest2(table, cell, radius, n_tokens, lowest)
-    else:
-        _lowest4(table, cell, radius, n_tokens, lowest)
+        return _recall2(table, cell, radius, n_tokens, column, weights)
+    return _recall4(table, cell, radius, n_tokens, column, weights)
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
-@pytest.mark.parametrize("n_tokens", [1, 2, 9, 100])
-def test_lowest_angles_equal_numpy(n_tokens, blocks):
+@pytest.mark.parametrize("n_tokens", [0, 1, 2, 9, 100])
+def test_recall_is_the_mean_of_the_greater_of_a_column_and_of_cosines(n_tokens, blocks):
     rng = np.random.default_rng(n_tokens)
     table = rng.integers(0, 256, (30, 16 * blocks)).astype(np.uint8)
     cell = rng.integers(0, 30, n_tokens).astype(np.uint16)
     radius = rng.choice((0, 1, 40, 255), n_tokens).astype(np.uint8)
-    lowest = rng.integers(0, 256, 16 * blocks).astype(np.uint8)
-    expected = np.minimum(np.maximum(table[cell].astype(int) - radius[:, None], 0).min(axis=0), lowest)
-    _lowest(blocks, address(table), address(cell), address(radius), n_tokens, address(lowest))
-    assert lowest.tolist() == expected.tolist()
+    column = rng.uniform(-1, 1, 16 * blocks).astype(np.float32)
+    column[::5] = -1e30
+    weights = rng.dirichlet(np.ones(16 * blocks)).astype(np.float32)
+    lowest = np.maximum(table[cell].astype(int) - radius[:, None], 0).min(axis=0, initial=255)
+    expected = weights @ np.maximum(column.astype(np.float64), np.cos(lowest * STEP))
+    got = _mean_recall(blocks, *map(address, (table, cell, radius)), n_tokens, address(column), address(weights))
+    assert got == pytest.approx(expected, abs=5e-6)
+
+
+@pytest.mark.parametrize("blocks", BLOCKS)
+def test_no_cosine_of_an_angle_byte_is_too_small(blocks):
+    """All 256 of them; each is raised by less than 1e-6 of its angle."""
+    lanes = 16 * blocks
+    table, cell, radius = np.arange(256, dtype=np.uint8).reshape(-1, lanes), np.arange(8, dtype=np.uint16), np.zeros(1)
+    column = np.full(lanes, -1e30, np.float32)
+    for steps in range(256):
+        weights = np.zeros(lanes, np.float32)
+        weights[steps % lanes] = 1.0
+        at_cell = address(cell) + 2 * (steps // lanes)
+        got = _mean_recall(blocks, address(table), at_cell, address(radius), 1, address(column), address(weights))
+        assert -SINE_ERROR <= got - np.cos(steps * STEP) <= SINE_ERROR + 2.3e-6
 
 
 @numba.njit

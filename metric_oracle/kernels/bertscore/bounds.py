@@ -13,7 +13,7 @@ import numpy as np
 from metric_oracle.kernels._errors import FLOAT32, FLOAT64, gamma, product_error
 from metric_oracle.kernels._jit import inlined, jit
 from metric_oracle.kernels._simd import LANES, prefetch
-from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, make_bounds, make_lowest
+from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, make_bounds, make_recall
 from metric_oracle.kernels.bertscore.exact import length_of, mean_of_maxima
 from metric_oracle.kernels.bertscore.query import lanes_of
 from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION, RECALL, f1, mean
@@ -32,7 +32,7 @@ REACH = 4.0
 CHUNK = 384
 TINY = 2.0**-48  # rounding of a score that is computed from precision and recall
 _bounds2, _bounds4 = make_bounds(2), make_bounds(4)
-_lowest2, _lowest4 = make_lowest(2), make_lowest(4)
+_recall2, _recall4 = make_recall(2), make_recall(4)
 
 
 class Margins(NamedTuple):
@@ -41,7 +41,7 @@ class Margins(NamedTuple):
     rise: int  # steps of 1 / UNIT by which entries of a query's table of cosines are raised: more than their error
     error: float  # error of a float32 cosine of a centre and a query token, in those steps
     exact: float  # error of a score in float64, and of sums in float64
-    cells: float  # error of a mean of sines with float32 weights, stored as float32
+    cells: float  # error of a mean of sines or cosines with float32 weights, stored as float32
     code: float  # error of a mean of bounds by codes
     token: float  # what each token of the report adds to it and to `cells`
     below: float  # maximum of an entry of the table minus its cosine
@@ -184,65 +184,34 @@ def bound_precisions(documents, corpus, work, margins):
 
 
 @inlined
-def _find_lowest(u, begin, corpus, n_query, p, work):
-    """Write the least angle of each query token of pass p to the tokens of document u from `begin` on, rounded down.
+def _mix_recall(u, begin, corpus, coded, work, margins):
+    """Bound the recall of document u from above, by the codes of its first `begin` tokens and the cells of the rest.
 
-    `work.lowest[p]`, uint8[LANES], gets them in steps. `n_query` is the number of tokens of the query.
+    `work.column` holds the bounds by codes, for which `margins.code` must be added to the result. `coded` is the
+    query's `Coded`.
     """
     first = corpus.ptr[u] + begin
     n_tokens = corpus.ptr[u + 1] - first
-    work.lowest[p, :] = STEPS
-    angle, lowest = work.angle[p].ctypes.data, work.lowest[p].ctypes.data
     cell, radius = corpus.cell.ctypes.data + 2 * first, corpus.radius.ctypes.data + first
-    if lanes_of(n_query, p) == 32:
-        _lowest2(angle, cell, radius, n_tokens, lowest)
-    else:
-        _lowest4(angle, cell, radius, n_tokens, lowest)
+    n = len(coded.weights)
+    recall = margins.cells + margins.token * n
+    for p in range((n + LANES - 1) // LANES):
+        angle, column, share = work.angle[p].ctypes.data, work.column[p].ctypes.data, coded.shares[p].ctypes.data
+        if lanes_of(n, p) == 32:
+            recall += _recall2(angle, cell, radius, n_tokens, column, share)
+        else:
+            recall += _recall4(angle, cell, radius, n_tokens, column, share)
+    return recall
 
 
 @inlined
-def bound_recall(u, corpus, coded, work, above, margin):
+def bound_recall(u, corpus, coded, work, margins):
     """Return an upper bound on the recall of document u, from the cells of its tokens.
 
-    `coded` is the query's `Coded`, `above` that of `Tables`, and `margin` is added.
+    `coded` is the query's `Coded`.
     """
-    n = len(coded.weights)
-    total = other = weight = rest = 0.0
-    for p in range((n + LANES - 1) // LANES):
-        _find_lowest(u, 0, corpus, n, p, work)
-        begin, n_lanes = p * LANES, min(LANES, n - p * LANES)
-        lowest = work.lowest[p]
-        lane = 0
-        while lane + 1 < n_lanes:  # two sums each, which do not wait for one another
-            w, v = coded.weights[begin + lane], coded.weights[begin + lane + 1]
-            total += w * above[lowest[lane]]
-            other += v * above[lowest[lane + 1]]
-            weight += w
-            rest += v
-            lane += 2
-        if lane < n_lanes:
-            total += coded.weights[begin + lane] * above[lowest[lane]]
-            weight += coded.weights[begin + lane]
-    return (total + other) / (weight + rest) + margin
-
-
-@inlined
-def _mix_recall(u, begin, corpus, coded, work, above):
-    """Bound the recall of document u from above, by the codes of its first `begin` tokens and the cells of the rest.
-
-    `work.column` holds the bounds by codes. `margins.code` must be added to the result. `coded` is the query's `Coded`,
-    `above` that of `Tables`.
-    """
-    n = len(coded.weights)
-    total = weight = 0.0
-    for p in range((n + LANES - 1) // LANES):
-        _find_lowest(u, begin, corpus, n, p, work)
-        column, lowest = work.column[p], work.lowest[p]
-        for lane in range(min(LANES, n - p * LANES)):
-            w = coded.weights[p * LANES + lane]
-            total += w * max(np.float64(column[lane]), above[lowest[lane]])
-            weight += w
-    return total / weight
+    work.column[:] = -1e30
+    return _mix_recall(u, 0, corpus, coded, work, margins)
 
 
 @inlined
@@ -348,7 +317,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins, above):
             if bound_of(part, precision, known.recall, known.offset) < known.threshold:
                 return -np.inf, -np.inf, mixed_precision, mixed_recall
             if part != PRECISION:
-                mixed = _mix_recall(u, begin + n_some, corpus, coded, work, above) + margins.code
+                mixed = _mix_recall(u, begin + n_some, corpus, coded, work, margins) + margins.code
                 mixed_recall = min(mixed_recall, mixed)
                 if bound_of(part, precision, min(mixed, known.recall), known.offset) < known.threshold:
                     return -np.inf, -np.inf, mixed_precision, mixed_recall

@@ -54,7 +54,6 @@ class Work(NamedTuple):
     means: np.ndarray  # float32[2], see `bounds._add_cells`
     row: np.ndarray  # float32[1 + R + 16], maximum for each token of a document; by codes as `make_bounds` writes it
     column: np.ndarray  # float32[passes, LANES], maximum for each token of the query
-    lowest: np.ndarray  # uint8[passes, LANES], least angle of each token of the query, see `bounds._find_lowest`
     wide: np.ndarray  # float32[R, d], token states of a document
     turned: np.ndarray  # float64[d, R], the same transposed
     sums: np.ndarray  # float64[S, R], their products with the states of the query
@@ -269,7 +268,7 @@ def search_cells(part, items, corpus, query, margins, tables, work, threshold):
             rises = part == MEAN or (part == F1 and low > 0.0)
             if rises and bound_of(part, precision, 1.0 + margins.exact, offset) < threshold[0]:
                 continue
-            recall = bound_recall(u, corpus, query.coded, work, tables.above, margins.exact)
+            recall = bound_recall(u, corpus, query.coded, work, margins)
             if is_sure(part, low, precision + recall):
                 bound = bound_of(part, precision, recall, offset)
         if bound < threshold[0]:
@@ -376,9 +375,7 @@ def _compare(i, precision, recall, items, corpus, query, margins, tables, work, 
     u = np.int64(items.document[i])
     if len(query.weights) == 2 or length_of(u, corpus) == 2:
         return
-    above = min(
-        work.upper[i] - precision, bound_recall(u, corpus, query.coded, work, tables.above, margins.exact) - recall
-    )
+    above = min(work.upper[i] - precision, bound_recall(u, corpus, query.coded, work, margins) - recall)
     low = work.lower[i] + bound_means(u, corpus, query.coded, margins.means)
     below = precision + recall - low if corpus.document_weight[u] > 0 else np.inf
     scores.closest[0] = min(scores.closest[0], above, below)

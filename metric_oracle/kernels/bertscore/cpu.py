@@ -111,7 +111,6 @@ def _of_one_document(corpus, longest_query):
         "means": np.empty(2, np.float32),
         "row": np.empty(1 + longest + 16, np.float32),
         "column": np.empty((passes, LANES), np.float32),
-        "lowest": np.empty((passes, LANES), np.uint8),
         "wide": np.empty((longest, width), np.float32),
         "turned": np.empty((width, longest)),
         "sums": np.empty((longest_query, longest)),

@@ -70,6 +70,8 @@ class Coded(NamedTuple):
     """The codes of the n tokens of one query, in passes of LANES tokens."""
 
     weights: np.ndarray  # float64[n], weight of each token
+    # float32[passes, LANES], share of the weights that each lane has: 0 without a token, NaN if all weights are 0
+    shares: np.ndarray
     # int8[passes, K / 4 * LANES * 4]; if the last pass has at most 32 tokens, its 32 columns are stored without gaps
     codes: np.ndarray
     # float32[passes, 2 LANES], integers and floats per lane, see `_simd_codes.make_bounds`, for upper bounds
@@ -165,11 +167,12 @@ def pack_query(states, weights, basis, direction):
         )  # unused lanes never win, even if all codes are tiny
     total = weights.sum()
     mean = weights @ unit / total if total else np.zeros(width)
+    shares = np.zeros(passes * LANES, np.float32)
+    shares[:n] = weights / total if total else np.nan
     along = float(mean @ direction.astype(np.float64))
     off = np.linalg.norm(mean - along * direction.astype(np.float64))
     scalars = np.array([step, up(slack), along, up(off)], np.float32)
     above, below = lanes.view(np.float32)
-    query = Query(
-        np.ascontiguousarray(wide.T), squares, weights, packed, pads, Coded(weights, codes, above, below, scalars)
-    )
+    coded = Coded(weights, shares.reshape(passes, LANES), codes, above, below, scalars)
+    query = Query(np.ascontiguousarray(wide.T), squares, weights, packed, pads, coded)
     return query, unit.astype(np.float32)
