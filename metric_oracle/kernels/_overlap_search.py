@@ -380,12 +380,17 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
 
 
 @inner
-def find_by_family(scorer, row, ids, size, visits, index, buckets, k, work):
-    """Run `find_best` with the features `ids` of one family, in any order, counted in row `row` of `work.counts`.
+def rarest_first(ids, index):
+    """Return the features of a query, by their ids int32[n], in the order in which `find_best` reads their lists."""
+    return by_rarity(ids.copy(), index.post_ptr)  # a copy may be written, as what RadGraph F1 passes
 
-    The other parameters are those of `find_best`.
+
+@inner_borrowing
+def find_by_family(scorer, row, ids, size, visits, index, buckets, k, work):
+    """Run `find_best` with features of one family, counted in row `row` of `work.counts`.
+
+    The other parameters are those of `find_best`; `ids` are what `rarest_first` returned.
     """
-    ids = by_rarity(ids.copy(), index.post_ptr)  # a copy may be written, as what RadGraph F1 passes
     visits.minimum[:] = 1
     visits.demanded[:] = -1.0
     counts = OneFamily(work.counts[row], visits.minimum, len(ids), size, visits.demanded)
@@ -452,7 +457,7 @@ def check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work):
         note_bound(limit, value, FILTER, work.closest)
 
 
-@inner
+@inner_borrowing
 def finish(scorer, q, n_queries, ids, of_bound, index, buckets, k, work, answers):
     """Check the search of query q by `check_dropped`, then write its k best rows into `answers`.
 

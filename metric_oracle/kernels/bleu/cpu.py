@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._jit import compiled_for, inlined, inner, jit
+from metric_oracle.kernels._jit import compiled_for, inlined, inner, inner_borrowing, jit
 from metric_oracle.kernels._overlap import (
     SLACK,
     Features,
@@ -101,7 +101,7 @@ def _(scorer, d):
     return scorer.with_bigram[d] != 0
 
 
-@inner
+@inner_borrowing
 def _is_reachable(scorer, theta):
     """Return whether any document that shares unigrams but no bigram with the query can reach the threshold theta."""
     for j in range(len(scorer.buckets)):
@@ -158,7 +158,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
             )
             if family == 1 and order > 1 and not _is_reachable(scorer, max(threshold(work.best, k), 0.0)):
                 break
-            ids = features_of(queries, q, family - 1, family)
+            ids = driver.rarest_first(features_of(queries, q, family - 1, family), index)
             driver.find_by_family(scorer, family - 1, ids, reference_length, visits, index, buckets, k, work)
             if family == 1:
                 work.counts[0] = 0
