@@ -1,8 +1,8 @@
 """Long posting lists as bits, one for each document, which are added to 64 counts at once.
 
 Half of the documents of a corpus have its commonest words. Their bits are added in an eighth of the time that it takes
-to add their postings one by one. They are made for each thread, when it has read a list a few times: to make them takes
-as long as to read the list four times.
+to add their postings one by one. Each thread makes them for the lists that it reads often: to make the bits of a list
+takes as long as to read it four times.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from metric_oracle.kernels._simd import add_bits
 # Tuned on 185,538 synthetic impressions against themselves; any values give the same counts.
 WORD = 64  # documents of a word of bits
 DENSEST = 16  # bits are added where at least one document in so many has the feature
-READS = 4  # how often a list is read before its bits are made
+READS = 4  # bits are made once so many times the postings of a list were read
 MOST_BYTES = 1 << 26  # all bits of a thread
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -24,11 +24,11 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 class Bitmaps(NamedTuple):
     """The bits of the long posting lists that one thread has read often."""
 
-    # int32[S], the row of `bits` that each long list has, by `Features.skip_slot`; below 0, how often it is to be read
-    # until it gets one
+    # int64[S], the row of `bits` that each long list has, by `Features.skip_slot`; for a list without one, -1 less the
+    # number of its postings that were read, repeated ones included
     row: np.ndarray
     n: np.ndarray  # int64[1], rows of `bits` that are in use
-    bits: np.ndarray  # uint64[R, W], bit d % WORD of word d // WORD is 1 if document d has the feature
+    bits: np.ndarray  # uint64[R, W]; in a row in use, bit d % WORD of word d // WORD is 1 if document d has the feature
 
 
 def n_words(n_documents: int) -> int:
@@ -37,19 +37,18 @@ def n_words(n_documents: int) -> int:
 
 
 def new_bitmaps(features: Features) -> Bitmaps:
-    """Allocate the `Bitmaps` of one thread; a row takes memory when it is written."""
+    """Allocate the `Bitmaps` of one thread; a row is written, and takes memory, when its list gets bits."""
     width = n_words(len(features.fwd_ptr) - 1)
     n = min(len(features.skip), MOST_BYTES // max(8 * width, 1))
-    return Bitmaps(
-        np.full(len(features.skip), -READS, np.int32), np.zeros(1, np.int64), np.zeros((n, width), np.uint64)
-    )
+    row = np.full(len(features.skip), -1, np.int64)
+    return Bitmaps(row, np.zeros(1, np.int64), np.empty((n, width), np.uint64))
 
 
 @inner
-def row_of_bits(feature, index, bitmaps):
-    """Return the row of the bits of a feature's posting list, which are made if it is due; -1 if it has none.
+def row_of_bits(feature, n_postings, index, bitmaps):
+    """Return the row of the bits of a feature's posting list, which are made if they are due; below 0: it has none.
 
-    A call counts as one time that the list is read.
+    `n_postings` of the list are to be read now.
     """
     slot = index.skip_slot[feature]
     if slot < 0:
@@ -57,17 +56,19 @@ def row_of_bits(feature, index, bitmaps):
     row, begin, end = bitmaps.row[slot], index.post_ptr[feature], index.post_ptr[feature + 1]
     if row >= 0 or (end - begin) * DENSEST < len(index.fwd_ptr) - 1:
         return row
-    if row < -1:
-        bitmaps.row[slot] = row + 1
-        return -1
     n = bitmaps.n[0]
-    if n < len(bitmaps.bits):
-        for p in range(begin, end):
-            d = np.uint64(index.post_unit[p])
-            bitmaps.bits[n, d >> np.uint64(6)] |= np.uint64(1) << (d & np.uint64(63))
-        bitmaps.row[slot] = row = n
-        bitmaps.n[0] = n + 1
-    return row
+    if -1 - row < READS * (end - begin) or n == len(bitmaps.bits):
+        bitmaps.row[slot] = row - n_postings
+        return -1
+    bits = bitmaps.bits[n]
+    for w in range(len(bits)):
+        bits[w] = np.uint64(0)
+    for p in range(begin, end):
+        d = np.uint64(index.post_unit[p])
+        bits[d >> np.uint64(6)] |= np.uint64(1) << (d & np.uint64(63))
+    bitmaps.row[slot] = n
+    bitmaps.n[0] = n + 1
+    return n
 
 
 @inner

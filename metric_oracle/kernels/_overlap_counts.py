@@ -69,9 +69,9 @@ def _read(feature, begin, end, documents, index, count, saturate, bitmaps):
     `read_postings`.
     """
     first, last = documents
-    row = np.int32(-1)
+    row = np.int64(-1)
     if (end - begin) * DENSEST >= last - first and end > begin and not saturate:
-        row = row_of_bits(feature, index, bitmaps)
+        row = row_of_bits(feature, end - begin, index, bitmaps)
     if row >= 0:
         count_bits(row, first, last, count, bitmaps)
     elif saturate:

@@ -8,10 +8,12 @@ from metric_oracle.kernels import _bitmaps as bitmaps_of
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._overlap import Features
 
+AT_ONCE = -(2**62)  # as if its postings had been read very often
+
 
 @jit
-def row_of_bits(feature, index, bitmaps):
-    return bitmaps_of.row_of_bits(feature, index, bitmaps)
+def row_of_bits(feature, n_postings, index, bitmaps):
+    return bitmaps_of.row_of_bits(feature, n_postings, index, bitmaps)
 
 
 @jit
@@ -35,8 +37,9 @@ def features_with(share: float, n_documents: int) -> tuple[Features, np.ndarray]
 def test_bits_count_what_postings_count(n_documents):
     index, has = features_with(0.5, n_documents)
     bitmaps = bitmaps_of.new_bitmaps(index)
-    bitmaps.row[:] = -1
-    rows = [row_of_bits(v, index, bitmaps) for v in range(3)]
+    bitmaps.row[:] = AT_ONCE
+    bitmaps.bits[:] = 12345  # whatever the memory held before
+    rows = [row_of_bits(v, 1, index, bitmaps) for v in range(3)]
     assert rows == [0, 1, 2]
     edges = sorted(
         {0, 1, 31, 62, 63, 64, 65, 127, 128, 500, n_documents - 1, n_documents} & set(range(n_documents + 1))
@@ -53,10 +56,11 @@ def test_bits_count_what_postings_count(n_documents):
 
 
 def test_a_list_gets_bits_once_it_is_read_often():
-    index, _ = features_with(0.5, 1000)
-    bitmaps = bitmaps_of.new_bitmaps(index)
-    rows = [row_of_bits(v, index, bitmaps) for _ in range(bitmaps_of.READS + 1) for v in (2, 0)]
-    assert rows == [-1, -1] * (bitmaps_of.READS - 1) + [0, 1] * 2
+    index, has = features_with(0.5, 1000)
+    bitmaps, n = bitmaps_of.new_bitmaps(index), has.sum(axis=0).tolist()
+    rows = [row_of_bits(v, n[v], index, bitmaps) for _ in range(bitmaps_of.READS + 2) for v in (2, 0)]
+    assert rows == [-1, -1] * bitmaps_of.READS + [0, 1] * 2
+    assert [row_of_bits(1, n[1] // 2, index, bitmaps) for _ in range(2 * bitmaps_of.READS)] == [-1] * 8
     assert bitmaps.n[0] == 2
 
 
@@ -67,8 +71,8 @@ def test_other_lists_get_no_bits():
     short = dense._replace(skip_slot=np.full(3, -1, np.int32))
     for index in (sparse, short):
         bitmaps = bitmaps_of.new_bitmaps(index)
-        bitmaps.row[:] = -1
-        assert [row_of_bits(v, index, bitmaps) for v in range(3)] == [-1] * 3
+        bitmaps.row[:] = AT_ONCE
+        assert all(row_of_bits(v, 1, index, bitmaps) < 0 for v in range(3))
     full = bitmaps_of.new_bitmaps(dense)._replace(bits=np.zeros((1, 16), np.uint64))
-    full.row[:] = -1
-    assert [row_of_bits(v, dense, full) for v in (0, 1, 0)] == [0, -1, 0]
+    full.row[:] = AT_ONCE
+    assert [row_of_bits(v, 1, dense, full) for v in (0, 1, 0)] == [0, -1, 0]
