@@ -98,9 +98,9 @@ SELECTIONS = [
 ]
 
 
-# One candidate an anchor and several under a similarity; of a distance, whose signs differ, several.
 @pytest.mark.parametrize("chosen", SELECTIONS)
-@pytest.mark.parametrize(("metric", "k"), [("rouge-l", 1), ("rouge-l", 6), ("sentences", 6)])
+@pytest.mark.parametrize("k", [1, 6])
+@pytest.mark.parametrize("metric", ["rouge-l", "sentences"])
 def test_kept_candidates_are_those_of_brute_force(index, scores, positives, metric, chosen, k, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 19)
     monkeypatch.setattr(module, "MOST", 40)
