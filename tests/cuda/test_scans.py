@@ -78,8 +78,9 @@ def found_by(kernel, index, encoded, k: int, **options) -> Answers:
     n = int(encoded.document_of_row.max()) + 1
     found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     backend = kernel.Backend(**options)
-    corpus = index.arrays(METRICS["bleu-2"], encoded)
-    backend.search(corpus, encoded.arrays(METRICS["bleu-2"], encoded), 0, n, k, found, backend.new_workspace(corpus))
+    record = METRICS["rouge-l" if kernel in KERNELS["rouge-l"] else f"bleu-{options['order']}"]
+    corpus = index.arrays(record, encoded)
+    backend.search(corpus, encoded.arrays(record, encoded), 0, n, k, found, backend.new_workspace(corpus))
     return found
 
 
