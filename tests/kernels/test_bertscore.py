@@ -276,21 +276,20 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
         assert precision <= work.upper[u]
         assert not has_weight or work.lower[u] <= precision
         assert recall <= _bound_recall(u, corpus, query.coded, work, margins)
-        assert _bound_means(u, corpus, query.coded, margins.means) <= recall
+        assert bounds.bound_means(u, corpus, query.coded, margins.means) <= recall
         # Codes.
-        high_precision, high_recall = bounds.bound_codes(units[u], corpus, query.coded, work, margins, tables.above)
-        mixed_precision, mixed_recall = _bound_by_some_codes(
-            u, work.upper[u], corpus, query.coded, work, margins, tables.above
-        )
+        args = u, work.upper[u], corpus, query.coded, work, margins, tables.above
+        high_precision, high_recall, *_ = _bound_by_codes(*args, True)
+        *_, mixed_precision, mixed_recall = _bound_by_codes(*args, False)
         assert precision <= mixed_precision
         assert recall <= mixed_recall
-        low_precision, low_recall = bounds.bound_codes_below(u, corpus, query.coded, work, margins)
+        low_precision, low_recall = _bound_codes_below(u, corpus, query.coded, work, margins)
         assert low_precision <= precision <= high_precision or not has_weight
         assert low_recall <= recall <= high_recall
         # Products.
-        products.widen(u, corpus, work)
+        _widen(u, corpus, work)
         assert (work.wide[: sizes[u]] == index.states[index.ptr[u] : index.ptr[u + 1]]).all()
-        near_precision, near_recall = products.approximate(u, corpus, query, work)
+        near_precision, near_recall = _approximate(u, corpus, query, work)
         assert abs(near_precision - precision) <= margins.product
         assert abs(near_recall - recall) <= margins.product
         # The last word.
@@ -303,14 +302,24 @@ def _bound_recall(u, corpus, coded, work, margins):
 
 
 @numba.njit
-def _bound_by_some_codes(u, precision, corpus, coded, work, margins, above):
-    known = bounds.Known(np.float64(precision), np.inf, 0.0, -np.inf, False)
-    return bounds.bound_by_codes(F1, u, known, corpus, coded, work, margins, above)[2:]
+def _bound_by_codes(u, precision, corpus, coded, work, margins, above, is_whole):
+    known = bounds.Known(np.float64(precision), np.inf, 0.0, -np.inf, is_whole)
+    return bounds.bound_by_codes(F1, u, known, corpus, coded, work, margins, above)
 
 
 @numba.njit
-def _bound_means(u, corpus, coded, margin):
-    return bounds.bound_means(u, corpus, coded, margin)
+def _bound_codes_below(u, corpus, coded, work, margins):
+    return bounds.bound_codes_below(u, corpus, coded, work, margins)
+
+
+@numba.njit
+def _widen(u, corpus, work):
+    products.widen(u, corpus, work)
+
+
+@numba.njit
+def _approximate(u, corpus, query, work):
+    return products.approximate(u, corpus, query, work)
 
 
 def check_search(world: World, exact: list[np.ndarray], ks: tuple[int, ...]) -> None:
@@ -593,7 +602,8 @@ def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     margins = bounds.margins_of(WIDTH, corpus.norm_error)
     query, _ = cpu.pack(corpus, batch_of(world.queries), 0)
     sample = np.r_[dropped[:5], scored[:2]].astype(np.int64)
-    cpu.check(F1, items, corpus, query, margins, bounds.angle_tables(margins), sample, scratch, answers)
+    given = corpus, query, margins, bounds.angle_tables(margins)
+    cpu._TileSearch(F1, 1, items, given, [scratch], answers, None).check(sample)
     assert work["counts"][4] == 5
     rule = r"^no dropped candidate must score among the best; got 5 of a sample\. This is a defect"
     with pytest.raises(ExactnessError, match=rule):

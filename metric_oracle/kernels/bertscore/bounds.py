@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._errors import FLOAT32, FLOAT64, gamma, product_error
-from metric_oracle.kernels._jit import inlined, jit
+from metric_oracle.kernels._jit import inlined, inner, inner_borrowing, jit
 from metric_oracle.kernels._simd import LANES, prefetch
 from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, make_bounds, make_recall
 from metric_oracle.kernels.bertscore.exact import length_of, mean_of_maxima
 from metric_oracle.kernels.bertscore.query import lanes_of
-from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION, RECALL, f1, mean
+from metric_oracle.kernels.bertscore.score import MEAN, PRECISION, RECALL, f1, mean
 
 STEPS = 255  # steps of an angle byte
 STEP = np.pi / 360  # half a degree
@@ -92,7 +92,7 @@ def angle_tables(margins):
     return Tables(down, np.cos(np.arange(STEPS + 1) * STEP), ends)
 
 
-@jit
+@inner
 def part_of(part, precision, recall):
     """Return precision, recall, F1 or their mean, as `part` says; from bounds on precision and recall a bound on it."""
     if part == PRECISION:
@@ -104,7 +104,7 @@ def part_of(part, precision, recall):
     return f1(precision, recall)
 
 
-@jit
+@inner
 def bound_of(part, precision, recall, offset):
     """Return an upper bound on a score plus `offset`, from upper bounds on precision and recall.
 
@@ -214,7 +214,7 @@ def bound_recall(u, corpus, coded, work, margins):
     return _mix_recall(u, 0, corpus, coded, work, margins)
 
 
-@inlined
+@inner
 def bound_means(u, corpus, coded, margin):
     """Return a lower bound on the recall of document u from mean states, because a maximum is at least a mean.
 
@@ -326,18 +326,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins, above):
     return precision, mean_of_maxima(coded.weights, work.column) + margins.code, mixed_precision, mixed_recall
 
 
-@jit
-def bound_codes(u, corpus, coded, work, margins, above):
-    """Return upper bounds on precision and recall of document u, by `bound_by_codes` from all tokens at once.
-
-    The parameters are those of `bound_by_codes`.
-    """
-    known = Known(np.inf, np.inf, 0.0, -np.inf, True)
-    precision, recall, _, _ = bound_by_codes(F1, u, known, corpus, coded, work, margins, above)
-    return precision, recall
-
-
-@jit
+@inner_borrowing
 def bound_codes_below(u, corpus, coded, work, margins):
     """Return lower bounds on precision and recall of document u, from the codes of its tokens.
 

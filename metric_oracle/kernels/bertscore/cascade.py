@@ -11,16 +11,15 @@ In parameters, `part` says which score is searched for (PRECISION, RECALL, F1 or
 `tables` the `Tables` of `bounds.py`, `query` is a `Query`, `work` a `Work`, and `scores` an `ItemScores`.
 """
 
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit, jit_borrowing
-from metric_oracle.kernels._sort import order_of
+from metric_oracle.kernels._jit import inner, jit, jit_borrowing
 from metric_oracle.kernels.bertscore.bounds import (
     Known,
     bound_by_codes,
-    bound_codes,
     bound_codes_below,
     bound_means,
     bound_of,
@@ -28,14 +27,14 @@ from metric_oracle.kernels.bertscore.bounds import (
     part_of,
     prefetch_codes,
 )
-from metric_oracle.kernels.bertscore.exact import approximate, exact, exact_pair, length_of, widen
+from metric_oracle.kernels.bertscore.exact import approximate, exact, length_of, widen
 from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION
 from metric_oracle.kernels.contract import read_only
 
-FIRST = 4  # the best 4 k items of a warm start are scored
 AHEAD = 4  # candidates whose codes are prefetched
 ROUND = 2.0**-23  # above the error of rounding to float32
 STAGES = ("cells", "codes", "float32")
+CELLS, CODES, SOME, BELOW = range(4)  # places of bounds in `Work.noted`
 
 
 class Work(NamedTuple):
@@ -58,7 +57,10 @@ class Work(NamedTuple):
     turned: np.ndarray  # float64[d, R], the same transposed
     sums: np.ndarray  # float64[S, R], their products with the states of the query
     start: np.ndarray  # int32[starts], items of the warm start, those with the best bounds
-    start_bound: np.ndarray  # float64[starts], bounds on their scores, or minus these
+    start_bound: np.ndarray  # float64[starts], bounds on their scores
+    # float64[I, 4, 2], bounds on precision and recall of the kept items, which a check asks for; float64[0, 4, 2] in a
+    # search. They are CELLS (of recall the upper one, and the lower one of the sum of both), CODES, SOME and BELOW.
+    noted: np.ndarray
 
 
 class Items(NamedTuple):
@@ -97,7 +99,7 @@ class ItemScores(NamedTuple):
     closest: np.ndarray  # float64[3], least distance of each stage's bounds from a score that became known
 
 
-@jit
+@inner
 def is_sure(part, low, high):
     """Return whether precision + recall, which is from `low` to `high`, has a certain sign, so that F1 rises with both.
 
@@ -106,7 +108,7 @@ def is_sure(part, low, high):
     return part != F1 or low > 0.0 or high < 0.0
 
 
-@jit
+@inner
 def _sift(best, rows, n, score, count):
     """Replace the root of a heap of n scores, the least at the root, by `score`, which stands for `count` rows.
 
@@ -126,7 +128,7 @@ def _sift(best, rows, n, score, count):
     rows[i] = count
 
 
-@jit
+@inner
 def score_item(i, part, k, items, corpus, query, work, scores):
     """Score item i exactly, unless it was scored before, and raise the threshold to the score of the k-th best row.
 
@@ -168,58 +170,34 @@ def score_item(i, part, k, items, corpus, query, work, scores):
 
 
 @jit
-def _offer(i, bound, n, starts, bounds):
-    """Insert item i with its bound into `starts`, the n items with the greatest `bounds` in descending order.
+def find_starts(listed, listed_bounds, starts, bounds):
+    """Write the items with the greatest bounds, and these in descending order, into `starts` and `bounds`.
 
-    Return their number, which grows up to the length of `starts`.
+    The items, int32[n], are `listed` with their `listed_bounds`, float64[n]; infinite bounds are left out. Return how
+    many items there are, at most as many as `starts` holds.
     """
-    if n == len(starts) and bound <= bounds[n - 1]:
-        return n
-    j = min(n, len(starts) - 1)
-    while j > 0 and bounds[j - 1] < bound:
-        bounds[j] = bounds[j - 1]
-        starts[j] = starts[j - 1]
-        j -= 1
-    bounds[j] = bound
-    starts[j] = i
-    return min(n + 1, len(starts))
+    n = 0
+    for i in range(len(listed)):
+        bound = listed_bounds[i]
+        if bound == np.inf or (n == len(starts) and bound <= bounds[n - 1]):
+            continue
+        j = min(n, len(starts) - 1)
+        while j > 0 and bounds[j - 1] < bound:
+            bounds[j] = bounds[j - 1]
+            starts[j] = starts[j - 1]
+            j -= 1
+        bounds[j] = bound
+        starts[j] = listed[i]
+        n = min(n + 1, len(starts))
+    return n
 
 
-@jit
-def score_starts(part, k, listed, items, corpus, query, margins, tables, work, scores):
-    """Score the best of a warm start exactly, by `score_item`, to get a threshold: at most FIRST * k items.
-
-    `listed` is a tuple of items, int32[n], and their bounds, float64[n]. The warm start has those with the greatest
-    bounds, without infinite ones. They are bounded by their codes first. `part` is the score that ranks: PRECISION,
-    RECALL, F1 or MEAN.
-    """
-    item, bound = listed
-    n = np.int64(0)  # otherwise what takes it is compiled for the constant too
-    for j in range(len(item)):
-        if bound[j] != np.inf:
-            n = _offer(item[j], bound[j], n, work.start, work.start_bound)
-    for j in range(n):
-        i = work.start[j]
-        precision, recall = bound_codes(np.int64(items.document[i]), corpus, query.coded, work, margins, tables.above)
-        work.start_bound[j] = -bound_of(part, precision, recall, items.offset[i])
-    order = order_of(work.start_bound[:n])
-    for j in order[: FIRST * k]:
-        if -work.start_bound[j] < scores.threshold[0]:
-            break
-        score_item(work.start[j], part, k, items, corpus, query, work, scores)
-
-
-@jit
 def forget_items(scores):
     """Reset the scores of the items of the previous tile (run of documents); the best scores and the threshold stay."""
-    for j in range(scores.state[0]):
-        scores.is_scored[scores.item[j]] = False
-    scores.state[0] = 0
-    scores.state[3] = 0
-    scores.state[4] = -1
+    scores.is_scored[scores.item[: scores.state[0]]] = False
+    scores.state[[0, 3, 4]] = 0, 0, -1
 
 
-@jit
 def reset(scores, least):
     """Reset the state of a search for a new query; items whose score plus offset is below `least` may be left out."""
     forget_items(scores)
@@ -227,19 +205,13 @@ def reset(scores, least):
     scores.threshold[0] = least
 
 
-@jit
 def similar_length(n, document, ptr):
     """Return the first item, and the end, of those with two thirds to three halves of n tokens.
 
     `document` is that of `Items`, `ptr` that of `TokenCorpus`. Documents are sorted by descending length.
     """
-    first = 0
-    while first < len(document) and 2 * (ptr[document[first] + 1] - ptr[document[first]]) > 3 * n:
-        first += 1
-    last = first
-    while last < len(document) and 3 * (ptr[document[last] + 1] - ptr[document[last]]) >= 2 * n:
-        last += 1
-    return first, last
+    first = bisect_left(document, -3 * n, key=lambda u: 2 * (ptr[u] - ptr[u + 1]))
+    return first, bisect_right(document, -2 * n, key=lambda u: 3 * (ptr[u] - ptr[u + 1]))
 
 
 @jit_borrowing
@@ -257,7 +229,7 @@ def search_cells(part, items, corpus, query, margins, tables, work, threshold):
         u = np.int64(items.document[i])
         offset = np.float64(items.offset[i])
         bound = np.inf
-        recall = 0.0
+        recall = low = 0.0
         precision = np.float64(work.upper[i])
         if n == 2 or length_of(u, corpus) == 2:
             bound = offset  # precision and recall are 0 by definition
@@ -276,6 +248,9 @@ def search_cells(part, items, corpus, query, margins, tables, work, threshold):
         work.kept[n_kept] = i
         work.kept_bound[n_kept] = bound
         work.kept_recall[n_kept] = recall + abs(recall) * ROUND
+        if len(work.noted) > 0:
+            work.noted[n_kept, CELLS, 0] = recall
+            work.noted[n_kept, CELLS, 1] = low
         n_kept += 1
     return n_kept
 
@@ -303,17 +278,25 @@ def search_codes(part, n_kept, items, corpus, query, margins, tables, work, thre
             recall = np.float64(work.kept_recall[j])
             offset = np.float64(items.offset[i])
             known = Known(np.float64(work.upper[i]), recall, offset, threshold[0], not sure)
-            precision, recall, _, _ = bound_by_codes(part, u, known, corpus, coded, work, margins, tables.above)
+            precision, recall, mixed_precision, mixed_recall = bound_by_codes(
+                part, u, known, corpus, coded, work, margins, tables.above
+            )
             if precision == -np.inf:
                 continue
-            if not sure:
+            if not sure or len(work.noted) > 0:
                 low_precision, low_recall = bound_codes_below(u, corpus, coded, work, margins)
-                sure = is_sure(part, low_precision + low_recall, precision + recall)
+                sure = sure or is_sure(part, low_precision + low_recall, precision + recall)
+                if len(work.noted) > 0:
+                    noted = work.noted[n_left]
+                    noted[CODES, 0], noted[CODES, 1] = precision, recall
+                    noted[SOME, 0], noted[SOME, 1] = mixed_precision, mixed_recall
+                    noted[BELOW, 0], noted[BELOW, 1] = low_precision, low_recall
             bound = bound_of(part, precision, recall, offset) if sure else np.inf
             if bound < threshold[0]:
                 continue
         work.kept[n_left] = i
-        work.kept_bound[n_left] = bound
+        # The bound of a query without weight is no number, and says nothing.
+        work.kept_bound[n_left] = np.inf if np.isnan(bound) else bound
         n_left += 1
     return n_left
 
@@ -354,65 +337,3 @@ def finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
             off = max(abs(scores.precision[last] - precision), abs(scores.recall[last] - recall))
             scores.closest[2] = min(scores.closest[2], margins.product - off)
     return n_seen, n_scored
-
-
-@jit
-def finish(part, k, items, corpus, query, margins, work, scores):
-    """Score the items of a query that the first two stages kept, by descending bound, see `finish_in_order`.
-
-    `scores.counts` gets how many were skipped and how many scored.
-    """
-    n_left = scores.state[3]
-    order = order_of(-work.kept_bound[:n_left])
-    _, n_scored = finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
-    scores.counts[2] += n_left - n_scored
-    scores.counts[3] += n_scored
-
-
-@jit
-def _compare(i, precision, recall, items, corpus, query, margins, tables, work, scores):
-    """Compare exact precision and recall of item i with their bounds; note the least difference in `scores.closest`."""
-    u = np.int64(items.document[i])
-    if len(query.weights) == 2 or length_of(u, corpus) == 2:
-        return
-    above = min(work.upper[i] - precision, bound_recall(u, corpus, query.coded, work, margins) - recall)
-    low = work.lower[i] + bound_means(u, corpus, query.coded, margins.means)
-    below = precision + recall - low if corpus.document_weight[u] > 0 else np.inf
-    scores.closest[0] = min(scores.closest[0], above, below)
-    known = Known(np.float64(work.upper[i]), np.inf, 0.0, -np.inf, False)
-    high_precision, high_recall, mixed_precision, mixed_recall = bound_by_codes(
-        np.int64(F1), u, known, corpus, query.coded, work, margins, tables.above
-    )
-    closest = min(high_precision - precision, high_recall - recall)
-    closest = min(closest, mixed_precision - precision, mixed_recall - recall)
-    scores.closest[1] = min(scores.closest[1], closest)
-    low_precision, low_recall = bound_codes_below(u, corpus, query.coded, work, margins)
-    if corpus.document_weight[u] > 0:
-        scores.closest[1] = min(scores.closest[1], precision - low_precision)
-    scores.closest[1] = min(scores.closest[1], recall - low_recall)
-
-
-@jit
-def check(part, items, corpus, query, margins, tables, sample, work, scores):
-    """Compare exact scores with their bounds, and score a few dropped items, which must be below the k-th best score.
-
-    `sample`, int64[n], are items to score as a check; those that were scored before are skipped. If there are any, the
-    first item that float32 products dropped is added. ``scores.counts[4]`` is raised by the number that fail, and
-    `scores.closest` lowered to the least differences; `scores` is an `ItemScores`. `part` is the score that ranks.
-    """
-    for j in range(scores.state[0]):
-        precision, recall = scores.precision[j], scores.recall[j]
-        _compare(np.int64(scores.item[j]), precision, recall, items, corpus, query, margins, tables, work, scores)
-    for j in range(len(sample) + 1):
-        i = sample[j] if j < len(sample) else scores.state[4]
-        if len(sample) == 0 or i < 0 or scores.is_scored[i]:
-            continue
-        u = np.int64(items.document[i])
-        precision, recall = exact_pair(u, corpus, query, work)
-        if part_of(part, precision, recall) + items.offset[i] - items.error >= scores.threshold[0]:
-            scores.counts[4] += 1
-        _compare(np.int64(i), precision, recall, items, corpus, query, margins, tables, work, scores)
-        if j == len(sample):
-            near_precision, near_recall = approximate(u, corpus, query, work)
-            off = max(abs(near_precision - precision), abs(near_recall - recall))
-            scores.closest[2] = min(scores.closest[2], margins.product - off)

@@ -14,28 +14,38 @@ import numpy as np
 from metric_oracle.kernels._errors import check_bounds, sample_size
 from metric_oracle.kernels._simd import LANES
 from metric_oracle.kernels.bertscore import all_pairs
-from metric_oracle.kernels.bertscore.bounds import angle_tables, bound_precisions, fill_tables, margins_of
+from metric_oracle.kernels.bertscore.bounds import (
+    angle_tables,
+    bound_precisions,
+    fill_tables,
+    margins_of,
+    part_of,
+)
 from metric_oracle.kernels.bertscore.cascade import (
+    BELOW,
+    CELLS,
+    CODES,
+    SOME,
     STAGES,
     Items,
     ItemScores,
     Work,
-    check,
     every_document,
-    finish,
+    find_starts,
+    finish_in_order,
     forget_items,
     reset,
-    score_starts,
     search_cells,
     search_codes,
     similar_length,
 )
 from metric_oracle.kernels.bertscore.exact import exact_pair
 from metric_oracle.kernels.bertscore.query import Query, pack_query
-from metric_oracle.kernels.bertscore.score import F1, f1, rescale
-from metric_oracle.kernels.contract import Capabilities, Kernel
+from metric_oracle.kernels.bertscore.score import F1, MEAN, f1, rescale
+from metric_oracle.kernels.contract import Capabilities, Kernel, read_only
 
 STARTS = 64  # candidates of a warm start, and 8 k more for k answers
+FIRST = 4  # the best 4 k items of a warm start are scored
 MOST_STARTS = 256  # answers beyond which a warm start is not enlarged
 ROUNDING = 1e-12  # of rescaling a score and back
 SAMPLED = 500_000  # a large search checks one dropped item in so many
@@ -74,9 +84,16 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
         **_of_one_document(corpus, longest_query),
         start=np.empty(n_starts, np.int32),
         start_bound=np.empty(n_starts),
+        noted=np.empty((0, 4, 2)),
     )
-    counts, closest = np.zeros(len(STAGES) + 2, np.int64), np.full(len(STAGES), np.inf)
-    answers = ItemScores(
+    answers = _new_scores(n_items, k)
+    work.update(scratch=scratch, answers=answers, counts=answers.counts, closest=answers.closest)
+    return scratch, answers
+
+
+def _new_scores(n_items, k):
+    """Return the `ItemScores` of a search for k rows among `n_items` items."""
+    return ItemScores(
         item=np.empty(n_items, np.int32),
         precision=np.empty(n_items),
         recall=np.empty(n_items),
@@ -85,11 +102,9 @@ def new_scratch(work, corpus, n_items, n_cells, longest_query, k):
         best_rows=np.empty(k + 1, np.int64),
         threshold=np.full(1, -np.inf),
         state=np.array([0, 0, 0, 0, -1]),
-        counts=counts,
-        closest=closest,
+        counts=np.zeros(len(STAGES) + 2, np.int64),
+        closest=np.full(len(STAGES), np.inf),
     )
-    work.update(scratch=scratch, answers=answers, counts=counts, closest=closest)
-    return scratch, answers
 
 
 def _in_lines(n_rows, n_columns, dtype):
@@ -158,11 +173,11 @@ def find(corpus, batch, q, k, items, work, part, scored, threads, pool):
         search.bound_by_cells()
         sample = _sample(q, n_sampled, tile, scratch, answers)
         search.bound_by_codes()
-        finish(part, k, tile, corpus, query, margins, scratch, answers)
+        search.finish()
         search.check(sample)
         item, *parts = collect_scores(scored, q, tile, answers)
         results.append((item + first, *parts))
-    check_bounds(_closest([work]), int(work["counts"][4]))
+    check_bounds(dict(zip(STAGES, answers.closest.tolist(), strict=True)), int(answers.counts[4]))
     return tuple(map(np.concatenate, zip(*results, strict=True)))
 
 
@@ -223,25 +238,96 @@ class _TileSearch(NamedTuple):
         n = self._close_up(self._share(bound, self.items.document[self.team[0].kept[:n_kept]]))
         answers.counts[1] += n_kept - n
 
+    def finish(self):
+        """Score the items that bounds by codes kept, by descending bound, until none can be among the k best."""
+        answers, bounds = self.answers, self.team[0].kept_bound[: self.answers.state[3]]
+        order = np.argsort(-bounds, kind="stable")
+        _, n_scored = self._score(order, self.items, self.team[0], answers, self.k)
+        answers.counts[2] += len(order) - n_scored
+        answers.counts[3] += n_scored
+
     def check(self, sample):
-        """Compare exact scores with their bounds, also those of the items `sample`, int64[n]; see `cascade.check`."""
-        answers = self.answers
+        """Compare exact scores with their bounds, and score dropped items, which must be below the k-th best score.
 
-        def compare(work, first, last):
-            mine = answers  # of the first part, with which the items that were scored are checked
-            if first:
-                counts, closest = np.zeros_like(answers.counts), np.full_like(answers.closest, np.inf)
-                mine = answers._replace(state=np.array([0, 0, 0, 0, -1]), counts=counts, closest=closest)
-            check(self.part, self.items, *self.given, sample[first:last], work, mine)
-            return mine
+        `sample`, int64[n], are items to score as a check; those that were scored before are left out. If there are any,
+        the first item that float32 products dropped is added.
+        """
+        answers, items = self.answers, self.items
+        n = answers.state[0]
+        listed, exact = answers.item[:n], [np.stack([answers.precision[:n], answers.recall[:n]], axis=1)]
+        if len(sample):
+            drawn = sorted({*sample.tolist(), int(answers.state[4])} - {-1})
+            dropped = np.array([i for i in drawn if not answers.is_scored[i]], np.int64)
+            listed = np.concatenate([listed, dropped])
 
-        for other in self._share(compare, self.items.document[sample])[1:]:
-            answers.counts[4] += other.counts[4]
-            np.minimum(answers.closest, other.closest, out=answers.closest)
+            def score(work, first, last):
+                n = last - first
+                mine = _new_scores(n, n + 1)  # one row more than there are: nothing falls below a threshold
+                work = work._replace(kept=np.arange(n, dtype=np.int32), kept_bound=np.full(n, np.inf))
+                self._score(np.arange(n), _items_at(items, dropped[first:last]), work, mine, n + 1)
+                return mine
+
+            for mine in self._share(score, items.document[dropped]):
+                exact.append(np.stack([mine.precision, mine.recall], axis=1))
+                np.minimum(answers.closest, mine.closest, out=answers.closest)
+            score_of = [part_of(self.part, *pair) for pair in np.concatenate(exact[1:]).tolist()]
+            reached = score_of + items.offset[dropped] - items.error >= answers.threshold[0]
+            answers.counts[4] += np.count_nonzero(reached)
+        self._compare(listed, np.concatenate(exact))
+
+    def _compare(self, listed, exact):
+        """Note the least differences of bounds from the precision and recall, float64[n, 2], of items, int[n]."""
+        corpus, query, *_ = self.given
+        lengths = corpus.ptr[self.items.document[listed] + 1] - corpus.ptr[self.items.document[listed]]
+        has_words = (lengths != 2) & (len(query.weights) != 2)  # otherwise both are 0 by definition
+        listed, exact = listed[has_words], exact[has_words]
+        document = self.items.document[listed]
+        upper, lower = self.team[0].upper[listed], self.team[0].lower[listed]
+        nothing = np.full(1, -np.inf)
+
+        def bound(work, first, last):
+            n = last - first
+            some = _items_at(self.items, listed[first:last])
+            mine = work._replace(
+                upper=upper[first:last],
+                lower=lower[first:last],
+                kept=np.empty(n, np.int32),
+                kept_bound=np.empty(n),
+                kept_recall=np.empty(n, np.float32),
+                noted=np.empty((n, 4, 2)),
+            )
+            # Without a threshold both stages keep all items; they bound precision and recall for these scores.
+            search_cells(MEAN, some, *self.given, mine, nothing)
+            search_codes(F1, n, some, *self.given, mine, nothing)
+            return mine.noted
+
+        noted = np.concatenate(self._share(bound, document))
+        has_weight = corpus.document_weight[document] > 0
+        low = np.where(has_weight, exact.sum(axis=1) - noted[:, CELLS, 1], np.inf)
+        below = exact - noted[:, BELOW]
+        below[~has_weight, 0] = np.inf
+        of_cells = upper - exact[:, 0], noted[:, CELLS, 0] - exact[:, 1], low
+        of_codes = noted[:, CODES] - exact, noted[:, SOME] - exact, below
+        for stage, differences in enumerate((of_cells, of_codes)):
+            every = np.concatenate([x.ravel() for x in differences])
+            self.answers.closest[stage] = np.fmin.reduce(every, initial=self.answers.closest[stage])
 
     def _score_starts(self, listed, bounds):
-        """Score the best of a warm start: of the items that are `listed`, int32[n], those with the best `bounds`."""
-        score_starts(self.part, self.k, (listed, bounds), self.items, *self.given, self.team[0], self.answers)
+        """Score the best of a warm start: of the items that are `listed`, int32[n], those with the best `bounds`.
+
+        They are bounded by their codes first.
+        """
+        work, answers = self.team[0], self.answers
+        n = find_starts(listed, bounds, work.start, work.start_bound)
+        mine = work._replace(kept=work.start, kept_bound=work.start_bound, kept_recall=np.full(n, np.inf, np.float32))
+        n = search_codes(self.part, n, self.items, *self.given, mine, answers.threshold)
+        order = np.argsort(-work.start_bound[:n], kind="stable")[: FIRST * self.k]
+        self._score(order, self.items, mine, answers, self.k)
+        answers.state[4] = -1  # what was left out here may be scored later
+
+    def _score(self, order, items, work, answers, k):
+        """Score kept items in an `order`, see `finish_in_order`; return how many were looked at and how many scored."""
+        return finish_in_order(order, self.part, k, items, *self.given[:3], work, answers)
 
     def _share(self, run, documents):
         """Return what ``run(work, first, last)`` returns for each part of a list; the team takes the parts in turn.
@@ -301,6 +387,12 @@ def _part_of(items, first, last):
     return items._replace(
         document=items.document[first:last], offset=items.offset[first:last], row_ptr=items.row_ptr[first : last + 1]
     )
+
+
+def _items_at(items, places):
+    """Return the items at some places, as if each stood for one row."""
+    row_ptr = np.arange(len(places) + 1)
+    return read_only(items._replace(document=items.document[places], offset=items.offset[places], row_ptr=row_ptr))
 
 
 def _sample(q, n_sampled, items, work, scores):

@@ -142,7 +142,6 @@ def n_listed(k):
     return max(LISTED, 4 * k)
 
 
-@jit
 def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, scores):
     """Score the listed items by descending bound; return whether no other item can be among the k best rows.
 

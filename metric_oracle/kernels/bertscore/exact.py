@@ -6,7 +6,7 @@ implementation, so that every bit agrees.
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inlined, jit
+from metric_oracle.kernels._jit import inlined, inner, jit
 from metric_oracle.kernels._simd import LANES, make_dots
 from metric_oracle.kernels._simd import widen as widen_halves
 from metric_oracle.kernels.bertscore.query import lanes_of
@@ -17,13 +17,13 @@ from metric_oracle.kernels.cosine.score import cosine
 _dots2, _dots4 = make_dots(2), make_dots(4)
 
 
-@jit
+@inner
 def length_of(u, corpus):
     """Return the number of tokens of document u."""
     return corpus.ptr[u + 1] - corpus.ptr[u]
 
 
-@jit
+@inner
 def widen(u, corpus, work):
     """Copy the token states of document u to ``work.wide`` as float32."""
     first = corpus.ptr[u]
@@ -58,7 +58,7 @@ def mean_of_maxima(weights, column):
     return (total + other) / (weight + rest)
 
 
-@jit
+@inner
 def approximate(u, corpus, query, work):
     """Return precision and recall of document u with a `Query` from float32 products. Call `widen` before."""
     first = corpus.ptr[u]
@@ -86,7 +86,7 @@ def approximate(u, corpus, query, work):
     return total / weight if weight > 0 else 0.0, mean_of_maxima(query.weights, work.column)
 
 
-@jit
+@inner
 def exact(u, corpus, query, work):
     """Return precision and recall of document u with a `Query` in float64, with the bits of the reference.
 
