@@ -777,8 +777,8 @@ MUTANTS = [
     Mutant(
         "kernels/bertscore/cascade.py",
         "a tile remembers what the one before has scored",
-        "        scores.is_scored[scores.item[j]] = False\n",
-        "        pass\n",
+        "    scores.is_scored[scores.item[: scores.state[0]]] = False\n",
+        "    pass\n",
         "kernels/test_bertscore.py -k tiles",
     ),
     Mutant(
