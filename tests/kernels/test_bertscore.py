@@ -278,7 +278,7 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
         assert recall <= _bound_recall(u, corpus, query.coded, work, margins)
         assert bounds.bound_means(u, corpus, query.coded, margins.means) <= recall
         # Codes.
-        args = u, work.upper[u], corpus, query.coded, work, margins, tables.above
+        args = u, work.upper[u], corpus, query.coded, work, margins
         high_precision, high_recall, *_ = _bound_by_codes(*args, True)
         *_, mixed_precision, mixed_recall = _bound_by_codes(*args, False)
         assert precision <= mixed_precision
@@ -302,9 +302,9 @@ def _bound_recall(u, corpus, coded, work, margins):
 
 
 @numba.njit
-def _bound_by_codes(u, precision, corpus, coded, work, margins, above, is_whole):
+def _bound_by_codes(u, precision, corpus, coded, work, margins, is_whole):
     known = bounds.Known(np.float64(precision), np.inf, 0.0, -np.inf, is_whole)
-    return bounds.bound_by_codes(F1, u, known, corpus, coded, work, margins, above)
+    return bounds.bound_by_codes(F1, u, known, corpus, coded, work, margins)
 
 
 @numba.njit
@@ -602,7 +602,7 @@ def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     margins = bounds.margins_of(WIDTH, corpus.norm_error)
     query, _ = cpu.pack(corpus, batch_of(world.queries), 0)
     sample = np.r_[dropped[:5], scored[:2]].astype(np.int64)
-    given = corpus, query, margins, bounds.angle_tables(margins)
+    given = corpus, query, margins
     cpu._TileSearch(F1, 1, items, given, [scratch], answers, None).check(sample)
     assert work["counts"][4] == 5
     rule = r"^no dropped candidate must score among the best; got 5 of a sample\. This is a defect"

@@ -71,10 +71,9 @@ def margins_of(width, norm_error):
 
 
 class Tables(NamedTuple):
-    """Look-up tables from cosines, stored as integers in steps of 1 / UNIT, to angles and back."""
+    """Look-up tables from cosines, stored as integers in steps of 1 / UNIT, to angles."""
 
     down: np.ndarray  # uint8[2 UNIT / 4 + 1], angle in steps, rounded down; the index is (UNIT + cosine) / 4
-    above: np.ndarray  # float64[STEPS + 1], upper bound on the cosine of each angle
     ends: np.ndarray  # float32[2 UNIT + 1, 2], pi / 2 minus the angle, rounded up and down; the index is UNIT + cosine
 
 
@@ -89,7 +88,7 @@ def angle_tables(margins):
     # A ten-thousandth of a step is far above its rounding error in float64.
     steps = np.arccos(np.append(high[3::4], 1.0)) / STEP
     down = np.clip(np.floor(steps - 1e-4), 0, STEPS).astype(np.uint8)
-    return Tables(down, np.cos(np.arange(STEPS + 1) * STEP), ends)
+    return Tables(down, ends)
 
 
 @inner
@@ -288,14 +287,14 @@ class Known(NamedTuple):
 
 
 @inlined
-def bound_by_codes(part, u, known, corpus, coded, work, margins, above):
+def bound_by_codes(part, u, known, corpus, coded, work, margins):
     """Return upper bounds on precision and recall of document u by the codes of its tokens, read chunk after chunk.
 
     Tokens that are not yet read are bounded by their cells. If the bounds suffice after a chunk, other than the last,
     to drop the item, reading ends, and both bounds are minus infinity. The third and fourth result are the least of
     these mixed bounds on precision and on recall, infinity if there are none. `part` says which score the item is
     dropped by (PRECISION, RECALL, F1 or MEAN). `known` is a `Known`, `coded` the query's `Coded`, `margins` a
-    `Margins`, `above` that of `Tables`; `work` has scratch arrays.
+    `Margins`; `work` has scratch arrays.
     """
     n_tokens = length_of(u, corpus)
     weight = np.float64(corpus.document_weight[u])

@@ -7,8 +7,8 @@ Dropping is safe: an item is dropped only if a bound on its score, proven in the
 threshold is the score of the k-th best row among those scored so far, so it never exceeds the final one. Ties stay,
 because a bound that equals the threshold drops nothing.
 
-In parameters, `part` says which score is searched for (PRECISION, RECALL, F1 or MEAN), `margins` are the `Margins` and
-`tables` the `Tables` of `bounds.py`, `query` is a `Query`, `work` a `Work`, and `scores` an `ItemScores`.
+In parameters, `part` says which score is searched for (PRECISION, RECALL, F1 or MEAN), `margins` are the `Margins`,
+`query` is a `Query`, `work` a `Work`, and `scores` an `ItemScores`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -215,7 +215,7 @@ def similar_length(n, document, ptr):
 
 
 @jit_borrowing
-def search_cells(part, items, corpus, query, margins, tables, work, threshold):
+def search_cells(part, items, corpus, query, margins, work, threshold):
     """Run the first stage: list, in `work`, the items that bounds by cells do not drop, and return their number.
 
     `bound_precisions` was called before. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN; `threshold`,
@@ -256,7 +256,7 @@ def search_cells(part, items, corpus, query, margins, tables, work, threshold):
 
 
 @jit_borrowing
-def search_codes(part, n_kept, items, corpus, query, margins, tables, work, threshold):
+def search_codes(part, n_kept, items, corpus, query, margins, work, threshold):
     """Run the second stage: bound the first `n_kept` items of `work.kept` by codes, drop those below the threshold.
 
     What is left, in order, are the first of `work.kept` and `work.kept_bound`; return their number. `part` is the score
@@ -279,7 +279,7 @@ def search_codes(part, n_kept, items, corpus, query, margins, tables, work, thre
             offset = np.float64(items.offset[i])
             known = Known(np.float64(work.upper[i]), recall, offset, threshold[0], not sure)
             precision, recall, mixed_precision, mixed_recall = bound_by_codes(
-                part, u, known, corpus, coded, work, margins, tables.above
+                part, u, known, corpus, coded, work, margins
             )
             if precision == -np.inf:
                 continue

@@ -168,7 +168,7 @@ def find(corpus, batch, q, k, items, work, part, scored, threads, pool):
     for first in _tiles(n_items, len(query.weights), items.document, corpus):
         tile = _part_of(items, first, min(first + TILE, n_items))
         forget_items(answers)
-        search = _TileSearch(part, k, tile, (corpus, query, margins, tables), team[:threads], answers, pool)
+        search = _TileSearch(part, k, tile, (corpus, query, margins), team[:threads], answers, pool)
         search.find_starts()
         search.bound_by_cells()
         sample = _sample(q, n_sampled, tile, scratch, answers)
@@ -187,7 +187,7 @@ class _TileSearch(NamedTuple):
     part: int
     k: int
     items: Items
-    given: tuple[Any, ...]  # the corpus, the `Query`, `Margins` and `Tables`
+    given: tuple[Any, ...]  # the corpus, the `Query` and `Margins`
     team: list[Work]  # one for each thread; they share all arrays but those of `_of_one_document`
     answers: ItemScores
     pool: ThreadPoolExecutor | None  # None for a team of one
@@ -198,7 +198,7 @@ class _TileSearch(NamedTuple):
         It has the items with the best bounds; without offsets, of reports of similar length.
         """
         items, work = self.items, self.team[0]
-        corpus, query, margins, _ = self.given
+        corpus, query, margins = self.given
         n = len(items.document)
 
         def bound(work, first, last):
@@ -277,7 +277,7 @@ class _TileSearch(NamedTuple):
 
     def _compare(self, listed, exact):
         """Note the least differences of bounds from the precision and recall, float64[n, 2], of items, int[n]."""
-        corpus, query, *_ = self.given
+        corpus, query, _ = self.given
         lengths = corpus.ptr[self.items.document[listed] + 1] - corpus.ptr[self.items.document[listed]]
         has_words = (lengths != 2) & (len(query.weights) != 2)  # otherwise both are 0 by definition
         listed, exact = listed[has_words], exact[has_words]
@@ -327,7 +327,7 @@ class _TileSearch(NamedTuple):
 
     def _score(self, order, items, work, answers, k):
         """Score kept items in an `order`, see `finish_in_order`; return how many were looked at and how many scored."""
-        return finish_in_order(order, self.part, k, items, *self.given[:3], work, answers)
+        return finish_in_order(order, self.part, k, items, *self.given, work, answers)
 
     def _share(self, run, documents):
         """Return what ``run(work, first, last)`` returns for each part of a list; the team takes the parts in turn.
