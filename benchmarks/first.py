@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(metrics: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows: the demonstration, then each metric's index and searches; nothing is compiled before a metric."""
+    """Yield the rows: the demonstration, each metric's index and searches, a study; nothing is compiled before each."""
     with tempfile.TemporaryDirectory() as name:
         yield _run("demo", ["demo"], Path(name))
     for metric in metrics:
@@ -61,6 +61,13 @@ def _measure(metrics: Sequence[str]) -> Iterator[Row]:
             yield _run(f"build-{metric}", build, folder)
             for time_ in ("first", "second"):
                 yield _run(f"{time_}-retrieve-{metric}", [*search, "--quiet"], folder)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _run("example", ["example", "first"], folder)
+        yield _run("build-study", ["build-index", "first/train.csv", "--out", "INDEX", "--quiet"], folder)
+        words = ["study", "INDEX", "first/test.csv", "-m", "bleu,rouge-l", "--out", "study"]
+        words += ["--model", "Strong=first/strong.csv", "--model", "Weak=first/weak.csv"]
+        yield _run("first-study", words, folder)
 
 
 def _run(name: str, words: Sequence[str], folder: Path) -> Row:

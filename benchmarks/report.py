@@ -568,7 +568,7 @@ def first_markdown(rows: Sequence[Row]) -> str:
     caption = (
         f"The first commands on the files of `oracle example`, nothing compiled before, {rows[0]['time'][:10]}, commit "
         f"{commit}, {tables.where(rows[0])}. Compiling is in seconds of a processor, without the processes that the "
-        "demonstration starts. Each metric begins with an empty store (benchmarks/first.py)."
+        "demonstration starts. Each metric, and the README's study, begins with an empty store (benchmarks/first.py)."
     )
     lines = []
     for row in rows:

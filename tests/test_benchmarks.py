@@ -913,7 +913,8 @@ def test_the_first_commands_are_commands(monkeypatch, tmp_path):
         out = tmp_path / "first.jsonl"
         assert first_commands.main(["--metrics", "bleu", "radgraph", "--out", str(out)]) == 0
     assert ran[:4] == ["demo", "example", "build-bleu", "first-retrieve-bleu"]
-    assert len(report.read(out)) == 7
+    assert ran[-2:] == ["build-study", "first-study"]
+    assert len(report.read(out)) == 9
     assert "| `first-retrieve-radgraph` | 2.5 s | 1.2 | search_bleu 1.0, sort 0.2 |" in report.first_markdown(
         report.read(out)
     )
