@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numba
+import numpy as np
 import pytest
 
 from metric_oracle.kernels import _jit
@@ -22,6 +23,26 @@ def test_compiles_where_no_folder_for_compiled_code_can_be_written(monkeypatch):
 
     monkeypatch.setattr(_jit, "numba", SimpleNamespace(njit=without_folder))
     assert _jit.jit(lambda x: x + 1)(2) == 3
+
+
+def test_a_function_may_allocate_whoever_compiles_it_first():
+    @_jit.inner
+    def copy(values):
+        return values.copy()
+
+    @_jit.jit
+    def double(values):
+        return 2 * copy(values).sum()
+
+    @_jit.inner_borrowing
+    def borrow(values):
+        return double(values)
+
+    @_jit.jit_borrowing
+    def first(values):
+        return borrow(values)
+
+    assert first(np.arange(3)) == 6
 
 
 @pytest.mark.parametrize(
