@@ -327,8 +327,8 @@ def score_too_high(item, precision, recall):
 def test_gate_of_token_states_stops_before_any_timing(state_rows, data, tmp_path, monkeypatch, capsys, spoil, message):
     find = bertscore.find
 
-    def broken(*arguments):
-        item, precision, recall = find(*arguments)
+    def broken(corpus, batch, q, k, *further):
+        item, precision, recall = find(corpus, batch, q, k + 1, *further)  # one more, which is lost
         order = np.argsort(-(precision + recall))
         return spoil(item[order], precision[order], recall[order])
 
