@@ -17,12 +17,16 @@ import numba.extending
 from metric_oracle.kernels import _inner
 from metric_oracle.kernels._cache import stored
 
-# No function here is called back from C. The last two are named because Numba takes flags that are not from the caller
-# that compiles a function first: compiled into its callers, or unable to allocate, is what asks for it, not what that
-# calls in turn.
+# No function here is called back from C. The last two are named because Numba takes flags that are not named from the
+# function for which one is compiled first: only what asks for it is compiled into its callers, or may not allocate.
 _FLAGS: dict[str, Any] = {
-    "nogil": True, "fastmath": False, "error_model": "numpy", "no_cfunc_wrapper": True, "forceinline": False, "_nrt": True
-}  # fmt: skip
+    "nogil": True,
+    "fastmath": False,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+    "forceinline": False,
+    "_nrt": True,
+}
 
 
 def jit(function: Callable[..., Any]) -> Any:
