@@ -225,7 +225,6 @@ def make_recall(blocks: int) -> Any:
             table, cell, radius, n_tokens, column, weights = values
             chosen, lanes, v16 = _target.path(), vector(I8, n), vector(F32)
             least = cgutils.alloca_once_value(builder, ir.Constant(lanes, [255] * n))
-            builder.store(ir.Constant(lanes, [255] * n), least)
             with cgutils.for_range(builder, n_tokens) as token:
                 line = load(builder, _line_of(builder, table, cell, token.index, n), lanes)
                 less = spread(builder, load(builder, radius, I8, token.index), n)
