@@ -13,7 +13,7 @@ from metric_oracle.encoders.libraries import has_bf16
 
 BATCH_TOKENS = 1 << 8  # tokens per batch; more are hardly faster
 _FAMILIES = ("bert", "camembert", "roberta", "xlm-roberta")
-# A product in float32 has any multiple of so many rows, to keep the number of shapes small that oneDNN compiles.
+# The rows of a float32 product are padded to a multiple of this, because oneDNN compiles code for each shape.
 _ROWS = 16
 
 

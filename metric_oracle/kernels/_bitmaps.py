@@ -16,7 +16,7 @@ from metric_oracle.kernels._simd import add_bits
 # Tuned on 185,538 synthetic impressions against themselves; any values give the same counts.
 WORD = 64  # documents of a word of bits
 DENSEST = 16  # bits are added where at least one document in so many has the feature
-READS = 4  # bits are made once so many times the postings of a list were read
+READS = 4  # a list gets bits once this many times its number of postings were read
 MOST_BYTES = 1 << 26  # all bits of a thread
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -46,7 +46,7 @@ def new_bitmaps(features: Features) -> Bitmaps:
 
 @inner
 def row_of_bits(feature, n_postings, index, bitmaps):
-    """Return the row of the bits of a feature's posting list, which are made if they are due; below 0: it has none.
+    """Return the row of the bits of a feature's posting list, which are made if they are due, or a number below 0.
 
     `n_postings` of the list are to be read now.
     """

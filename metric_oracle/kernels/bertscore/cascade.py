@@ -295,7 +295,7 @@ def search_codes(part, n_kept, items, corpus, query, margins, work, threshold):
             if bound < threshold[0]:
                 continue
         work.kept[n_left] = i
-        # The bound of a query without weight is no number, and says nothing.
+        # The bound of a query whose tokens all have weight 0 is NaN; an infinite one drops nothing.
         work.kept_bound[n_left] = np.inf if np.isnan(bound) else bound
         n_left += 1
     return n_left

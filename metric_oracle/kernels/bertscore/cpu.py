@@ -136,7 +136,7 @@ _tables_of = lru_cache(4)(angle_tables)  # they are the same for all queries of 
 
 
 def sharing_threads(answers):
-    """Return a context with the pool of the threads that share each query of a call, or with None if there is one."""
+    """Return a context manager of the pool of threads that share each query of a block; of None for a single thread."""
     return nullcontext() if answers.threads == 1 else ThreadPoolExecutor(answers.threads)
 
 
@@ -326,7 +326,7 @@ class _TileSearch(NamedTuple):
         answers.state[4] = -1  # what was left out here may be scored later
 
     def _score(self, order, items, work, answers, k):
-        """Score kept items in an `order`, see `finish_in_order`; return how many were looked at and how many scored."""
+        """Score the items of `work.kept` in an `order`; return what `finish_in_order` returns."""
         return finish_in_order(order, self.part, k, items, *self.given, work, answers)
 
     def _share(self, run, documents):
