@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._bitmaps import DENSEST, count_bits, row_of_bits
+from metric_oracle.kernels._bitmaps import ALL, DENSEST, WORD, count_bits, row_of_bits
 from metric_oracle.kernels._jit import compiled_for, inner
 from metric_oracle.kernels._overlap import FULL, SLACK
+from metric_oracle.kernels._simd import bits_at_least, count_ones, first_one
 
 # Fixed-point one. A count of one byte times its weight is at most ONE + FULL, so that a weighted count fits 16 bits:
 # half as many would fit into a register if they had 32.
 ONE = (1 << 15) - 256
-BLOCK = 64  # one AVX-512 register of counts
+BLOCK = 64  # documents whose weighted counts are compared at once
 LONGEST = 1 << 15  # documents that are counted in 16 bits
 
 
@@ -96,34 +97,33 @@ def count_at_least(count, begin, end, least):
 
 @inner
 def _count_bytes(count, begin, end, least):
-    """Return how many of the bytes ``count[begin:end]`` are at least `least`, which is 1 to 255."""
-    limit = np.uint8(least)
+    """Return how many of the bytes ``count[begin:end]`` are at least `least`, which is 1 to 255.
+
+    Whole words of `WORD` bytes are read, as `count` is padded to them, and what other buckets have of the first and of
+    the last is taken off.
+    """
+    address, limit = count.ctypes.data, np.uint8(least)
     n = np.int64(0)
-    while begin < end:
-        block = count[begin : min(begin + 2 * BLOCK, end)]
-        of_block = np.uint8(0)  # at most 2 * BLOCK, so that the sum stays a byte and more counts fit into a register
-        for i in range(len(block)):
-            of_block = np.uint8(of_block + np.uint8(block[i] >= limit))
-        n += np.int64(of_block)
-        begin += 2 * BLOCK
+    for w in range(begin >> 6, (end + WORD - 1) >> 6):
+        n += count_ones(bits_at_least(address + WORD * w, limit))
+    if begin & 63:
+        n -= count_ones(bits_at_least(address + WORD * (begin >> 6), limit) & ~(ALL << np.uint64(begin & 63)))
+    if end & 63:
+        n -= count_ones(bits_at_least(address + WORD * (end >> 6), limit) & ALL << np.uint64(end & 63))
     return n
 
 
 @inner
 def _next_at_least(count, begin, end, least):
-    """Return the first d from `begin` on with ``count[d] >= least`` (bytes, `least` is 1 to 255), else `end`."""
-    limit = np.uint8(least)
-    while begin + BLOCK <= end:
-        block = count[begin : begin + BLOCK]
-        hit = np.uint8(0)
-        for i in range(BLOCK):  # vectorised: one comparison for the whole block
-            hit = np.uint8(hit | np.uint8(block[i] >= limit))
-        if hit:
-            break
-        begin += BLOCK
-    while begin < end and count[begin] < limit:
-        begin += 1
-    return begin
+    """Return the first d from `begin` on with ``count[d] >= least``, else `end`; see `_count_bytes`."""
+    address, limit = count.ctypes.data, np.uint8(least)
+    of_word = ALL << np.uint64(begin & 63)
+    for w in range(begin >> 6, (end + WORD - 1) >> 6):
+        found = bits_at_least(address + WORD * w, limit) & of_word
+        if found:
+            return min(WORD * w + first_one(found), end)
+        of_word = ALL
+    return end
 
 
 @inner

@@ -284,3 +284,35 @@ def add_bits(typingctx: Any, address: Any, bits: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.intp, types.uint64), code
+
+
+@intrinsic
+def bits_at_least(typingctx: Any, address: Any, least: Any) -> Any:
+    """Return a uint64 whose bit i is 1 if the i-th of the 64 bytes from an address on is at least the uint8 `least`."""
+
+    def code(context, builder, signature, values):
+        address, least = values
+        is_enough = builder.icmp_unsigned(">=", load(builder, address, vector(I8, 64)), spread(builder, least, 64))
+        return builder.bitcast(is_enough, I64)
+
+    return types.uint64(types.intp, types.uint8), code
+
+
+@intrinsic
+def count_ones(typingctx: Any, bits: Any) -> Any:
+    """Return how many bits of a uint64 are 1."""
+
+    def code(context, builder, signature, values):
+        return builder.ctpop(values[0])
+
+    return types.int64(types.uint64), code
+
+
+@intrinsic
+def first_one(typingctx: Any, bits: Any) -> Any:
+    """Return the place of the lowest bit of a uint64 that is 1, 64 if none is."""
+
+    def code(context, builder, signature, values):
+        return builder.cttz(values[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), code

@@ -5,6 +5,7 @@ import pytest
 
 from metric_oracle.indexes.features import invert
 from metric_oracle.kernels import _bitmaps as bitmaps_of
+from metric_oracle.kernels import _overlap_counts as counts_of
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._overlap import Features
 
@@ -19,6 +20,16 @@ def row_of_bits(feature, n_postings, index, bitmaps):
 @jit
 def count_bits(row, first, end, count, bitmaps):
     bitmaps_of.count_bits(row, first, end, count, bitmaps)
+
+
+@jit
+def count_bytes(count, begin, end, least):
+    return counts_of._count_bytes(count, begin, end, least)
+
+
+@jit
+def next_at_least(count, begin, end, least):
+    return counts_of._next_at_least(count, begin, end, least)
 
 
 def features_with(share: float, n_documents: int) -> tuple[Features, np.ndarray]:
@@ -53,6 +64,20 @@ def test_bits_count_what_postings_count(n_documents):
                     expected[first:end] += has[first:end, v]
                     count_bits(row, first, end, count, bitmaps)
                     np.testing.assert_array_equal(count, expected)
+
+
+@pytest.mark.parametrize("least", [1, 3, 255])
+def test_counts_of_a_bucket_are_compared_word_by_word(least):
+    count = np.zeros(5 * bitmaps_of.WORD, np.uint8)
+    rng = np.random.default_rng(least)
+    count[:300] = rng.choice([0, least - 1, least, 255], 300, p=[0.5, 0.48, 0.01, 0.01])
+    edges = [0, 1, 31, 62, 63, 64, 65, 127, 128, 129, 192, 250, 255, 256, 257, 299, 300]
+    for begin in edges:
+        for end in edges:
+            if begin <= end:
+                places = begin + np.flatnonzero(count[begin:end] >= least)
+                assert count_bytes(count, begin, end, least) == len(places)
+                assert next_at_least(count, begin, end, least) == min([*places.tolist(), end])
 
 
 def test_a_list_gets_bits_once_it_is_read_often():
