@@ -1,7 +1,7 @@
 """Exact search: for every query, the best rows of the corpus under a metric."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
@@ -27,7 +27,9 @@ from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
 from metric_oracle.retrieval.result_table import fallback_row, fill_zeros, layout, listed, no_rows, with_strings
 
-BLOCK = 32  # queries per task: few enough to balance the threads, enough to hide the overhead
+# Queries per task: the first tasks have more, to hide the overhead, the last ones fewer, so that threads end together.
+BLOCK = 32
+MOST_BLOCK = 128
 LEAST_BLOCK = 4  # queries per task if memory is limited
 
 
@@ -342,12 +344,12 @@ def _search(
     """
     idle: list[Any] = []
     limit = None if max_memory is None else MemoryLimit(max_memory, threads)
-    size = n if kernel.capabilities.batched else BLOCK if limit is None else LEAST_BLOCK
+    sizes = (n, n) if kernel.capabilities.batched else (BLOCK, MOST_BLOCK) if limit is None else (LEAST_BLOCK,) * 2
     blocks = [
-        (begin, answers, first, min(first + size, last))
+        (begin, answers, first, last)
         for begin, answers in rounds
-        for a, last in _runs(answers, n)
-        for first in range(a, last, size)
+        for run_of_lists in _runs(answers, n)
+        for first, last in _blocks(*run_of_lists, *sizes, threads)
     ]
     total = sum(last - first for _, _, first, last in blocks)
     of_a_query = 1
@@ -384,6 +386,14 @@ def _runs(answers: Answers, n: int) -> list[tuple[int, int]]:
     has_lists = np.diff(answers.exclusion.first) > 0
     edges = np.flatnonzero(np.diff(np.concatenate([[False], has_lists, [False]]).astype(np.int8)))
     return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+
+def _blocks(first: int, end: int, least: int, most: int, threads: int) -> Iterator[tuple[int, int]]:
+    """Yield blocks (first, end) of `least` to `most` queries, smaller ones where a thread has fewer than four left."""
+    while first < end:
+        last = min(first + min(max((end - first) // (4 * threads), least), most), end)
+        yield first, last
+        first = last
 
 
 class _Reference(Kernel):

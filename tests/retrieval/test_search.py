@@ -96,6 +96,25 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
         retrieve(index, queries, "bleu", options=SearchOptions(max_memory=0.1))
 
 
+def test_the_last_blocks_of_queries_are_the_smallest(index, monkeypatch):
+    kernel = import_module("metric_oracle.kernels.bleu.cpu")
+    find, blocks = kernel.Backend.search, []
+
+    def noting(self, corpus, batch, first, last, *others):
+        blocks.append((first, last))
+        find(self, corpus, batch, first, last, *others)
+
+    monkeypatch.setattr(kernel.Backend, "search", noting)
+    retrieve(index, [f"effusion {i}" for i in range(2000)], "bleu", options=SearchOptions(threads=2))
+    firsts, ends = zip(*sorted(blocks), strict=True)
+    assert (firsts[0], ends[-1]) == (0, 2000)
+    assert ends[:-1] == firsts[1:]
+    sizes = np.diff([*firsts, 2000]).tolist()
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 128
+    assert 32 in sizes[-6:]
+
+
 def test_eight_threads_do_not_give_the_pages_back_for_ever(monkeypatch):
     """Once a block has shown what it takes, the guess for all threads does not count."""
     released, held = [], [0.1e9]
