@@ -316,7 +316,7 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         n_read += end - begin
     stop[lo:hi] = n_lists
     least = visits.least
-    forward = index.fwd_id.ctypes.data
+    forward, offsets = index.fwd_id.ctypes.data, index.fwd_ptr.ctypes.data
     for near in visits.order:
         if stop[near] < 0 or is_out_of_reach(counts, scorer, near, 0, theta):
             continue
@@ -355,9 +355,13 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
             passing = max(least[j], least_passing(counts, j, i, of_bucket, theta))
             last = buckets[j, 1]
             d = next_passing(counts, buckets[j, 0], last, of_bucket, passing)
+            following = next_passing(counts, d + 1, last, of_bucket, passing)
             while d < last:
-                # The next document's features come from memory while this one is scored.
-                following = next_passing(counts, d + 1, last, of_bucket, passing)
+                # While this document is scored, the next one's features come from memory, and the place of those of the
+                # one after it.
+                after = next_passing(counts, following + 1, last, of_bucket, passing)
+                if after < last:
+                    prefetch(offsets + 8 * after, 16)
                 if following < last:
                     begin = index.fwd_ptr[following]
                     prefetch(forward + 4 * begin, 4 * (index.fwd_ptr[following + 1] - begin))
@@ -373,7 +377,8 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
                             break
                         passing = max(passing, least_passing(counts, j, i, of_bucket, theta))
                         following = next_passing(counts, following, last, of_bucket, passing)
-                d = following
+                        after = next_passing(counts, max(after, following + 1), last, of_bucket, passing)
+                d, following = following, after
     for i in range(n_started):  # a later search may ask which documents this one met
         set_count(counts, started[i], np.uint8(1))
     work.n_pairs[0] += n_scored
