@@ -1,6 +1,7 @@
 """Exact search: for every query, the best rows of the corpus under a metric."""
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -191,17 +192,18 @@ def search_shard(
     else:
         kernel = load_kernel(record, backend)
     ((corpus, batch),) = pairs.arrays
-    sample = sample_of(n_lists * k, checked)
+    sample = sample_of(n_lists * k, checked).tolist()
+    listed_rows = answers.rows.ravel()
 
     def score_ahead(first: int, last: int) -> None:
         """Score those pairs of the checked sample that belong to a block of lists, while other blocks are searched.
 
         A pair of long reports takes milliseconds of plain Python.
         """
-        begin, end = np.searchsorted(sample, [first * k, last * k])
-        for of_list, row in zip(sample[begin:end] // k, answers.rows.ravel()[sample[begin:end]], strict=True):
+        for place in sample[bisect_left(sample, first * k) : bisect_left(sample, last * k)]:
+            row = listed_rows[place]
             if row >= 0:
-                pairs.plain(int(lists.query[of_list]), int(representation.document_of_row[row]))
+                pairs.plain(int(lists.query[place // k]), int(representation.document_of_row[row]))
 
     stages = _search(
         kernel,

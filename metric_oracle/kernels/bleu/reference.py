@@ -23,9 +23,10 @@ def score(candidate, reference, *, order, coco):
 def _matches(candidate, reference, n):
     """Return the number of matches of n-grams of `n` tokens; each n-gram of the reference matches once at most."""
     free = Counter(_ngrams(reference, n))
+    times_free = free.get
     matches = 0
     for gram in _ngrams(candidate, n):
-        times = free.get(gram, 0)
+        times = times_free(gram)
         if times:
             free[gram] = times - 1
             matches += 1
@@ -33,5 +34,5 @@ def _matches(candidate, reference, n):
 
 
 def _ngrams(tokens, n):
-    """Return an iterator over the n-grams of `n` tokens, as tuples, in text order."""
-    return zip(*(tokens[i:] for i in range(n)), strict=False)
+    """Return the n-grams of `n` tokens in text order: tuples, or for one token the tokens themselves."""
+    return tokens if n == 1 else zip(*[tokens[i:] for i in range(n)], strict=False)
