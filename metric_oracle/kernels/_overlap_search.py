@@ -385,9 +385,12 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
 
 
 @inner
-def rarest_first(ids, index):
-    """Return the features of a query, by their ids int32[n], in the order in which `find_best` reads their lists."""
-    return by_rarity(ids.copy(), index.post_ptr)  # a copy may be written, as what RadGraph F1 passes
+def rarest_first(ids, post_ptr):
+    """Return the features of a query, by their ids int32[n], in the order in which `find_best` reads their lists.
+
+    `post_ptr` is that of `Features`.
+    """
+    return by_rarity(ids.copy(), post_ptr)  # a copy may be written, as what RadGraph F1 passes
 
 
 @inner_borrowing

@@ -2,22 +2,22 @@
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inner, jit
+from metric_oracle.kernels._jit import inner, jit, jit_borrowing
 
 
-@jit
+@jit_borrowing
 def sort(values):
     """Sort `values`, int64[n], in place, ascending, by a heap sort: O(n log n) for any input."""
     n = len(values)
     for i in range(n // 2 - 1, -1, -1):
-        _sink(values, i, n)
+        sink(values, i, n)
     for last in range(n - 1, 0, -1):
         values[0], values[last] = values[last], values[0]
-        _sink(values, 0, last)
+        sink(values, 0, last)
 
 
 @inner
-def _sink(values, i, n):
+def sink(values, i, n):
     """Restore the heap values[:n], whose maximum is at index 0, after ``values[i]`` has changed."""
     value = values[i]
     while 2 * i + 1 < n:

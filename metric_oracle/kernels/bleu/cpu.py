@@ -22,19 +22,26 @@ from metric_oracle.kernels._pairs import score_of, scores_of
 from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
 from metric_oracle.kernels.topk.cpu import begin, threshold
 
+RUN = 16  # neighbouring length buckets that a first bound drops together
+
+
+class Reference(NamedTuple):
+    """What bounds of BLEU with one query depend on."""
+
+    order: int  # maximum order of n-grams, 1 to 4
+    coco: bool  # compute pycocoevalcap's form instead of fast_bleu's, see `score.py`
+    unigrams: int  # number of unigrams of the query that occur in the corpus
+    length: int | np.integer  # number of words of the query
+    penalty: np.ndarray  # float64[length + 1], brevity penalty of each candidate length; longer candidates have none
+
 
 class Bleu(NamedTuple):
     """The scorer (see `_overlap_search.py`): BLEU of documents against one query, counting bigrams, or unigrams."""
 
-    order: int  # maximum order of n-grams, 1 to 4
-    coco: bool  # compute pycocoevalcap's form instead of fast_bleu's, see `score.py`
-    # 1 or 2: the order of the n-grams that are counted. If it is 1 and `order` is above 1, only documents that share no
-    # bigram with the query are searched.
+    query: Reference
+    # 1 or 2: the order of the n-grams that are counted. If it is 1 and that of the query is above 1, only documents
+    # that share no bigram with the query are searched.
     family: int
-    unigrams: int  # number of unigrams of the query that occur in the corpus
-    reference_length: int | np.integer  # number of words of the query
-    # float64[reference_length + 1], brevity penalty of each candidate length; longer candidates have none
-    penalty: np.ndarray
     # family n - 1 holds the n-grams of order n
     index: Features  # type: ignore[assignment]
     buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `_overlap_search.find_best`
@@ -44,33 +51,34 @@ class Bleu(NamedTuple):
 
 
 @inner
-def _bound(m1, m2, length, penalty, order, coco):
+def _bound(query, m1, m2, length, longest):
     """Return an upper bound on BLEU of a document of `length` words with m1 clipped unigram and m2 bigram matches.
 
-    `penalty`, `order` and `coco` are as in `Bleu`. An n-gram of order 3 or 4 that matches contains a bigram that
+    The brevity penalty is that of `longest` words. An n-gram of order 3 or 4 that matches contains a bigram that
     matches, so m2 also bounds the matches of these orders.
     """
     m1 = min(m1, length)
     if m1 <= 0:
         return 0.0
     m2 = max(min(m2, length - 1), 0)
-    value = geometric_mean(m1, m2, max(min(m2, length - 2), 0), max(min(m2, length - 3), 0), length, order, coco)
-    return value * penalty[length] if length < len(penalty) else value
+    m3, m4 = max(min(m2, length - 2), 0), max(min(m2, length - 3), 0)
+    value = geometric_mean(m1, m2, m3, m4, length, query.order, query.coco)
+    return value * query.penalty[longest] if longest < len(query.penalty) else value
 
 
 @compiled_for(bound, Bleu)
 def _(scorer, j, a, b):
     length = scorer.buckets[j, 2]
     if scorer.family == 2:
-        return _bound(scorer.unigrams, a, length, scorer.penalty, scorer.order, scorer.coco)
-    return _bound(a, 0, length, scorer.penalty, scorer.order, scorer.coco)  # without a bigram, or of order 1
+        return _bound(scorer.query, scorer.query.unigrams, a, length, length)
+    return _bound(scorer.query, a, 0, length, length)  # without a bigram, or of order 1
 
 
 @inner
 def _score(d, j, order, coco, reference_length, index, buckets, mark):
     """Return BLEU of document d, which lies in bucket j, with the query whose n-grams are marked in `mark`.
 
-    All documents of a bucket have one length; the other parameters are fields of `Bleu`.
+    All documents of a bucket have one length; the other parameters are fields of `Reference` and of `Bleu`.
     """
     first, length = buckets[j, 0], buckets[j, 2]
     begin = index.fwd_ptr[first] + (d - first) * (index.fwd_ptr[first + 1] - index.fwd_ptr[first])
@@ -91,24 +99,56 @@ def _score(d, j, order, coco, reference_length, index, buckets, mark):
 
 @compiled_for(driver.score, Bleu)
 def _(scorer, d, j):
-    return _score(d, j, scorer.order, scorer.coco, scorer.reference_length, scorer.index, scorer.buckets, scorer.mark)
+    query = scorer.query
+    return _score(d, j, query.order, query.coco, query.length, scorer.index, scorer.buckets, scorer.mark)
 
 
 @compiled_for(driver.is_excluded, Bleu)
 def _(scorer, d):
-    if scorer.family == 2 or scorer.order == 1:
+    if scorer.family == 2 or scorer.query.order == 1:
         return False
     return scorer.with_bigram[d] != 0
 
 
 @inner_borrowing
-def _is_reachable(scorer, theta):
-    """Return whether any document that shares unigrams but no bigram with the query can reach the threshold theta."""
-    for j in range(len(scorer.buckets)):
-        most = _bound(scorer.unigrams, 0, scorer.buckets[j, 2], scorer.penalty, scorer.order, scorer.coco)
-        if most > 0.0 and most >= theta * SLACK:
-            return True
+def _is_reachable(query, buckets, k, work):
+    """Return whether any document that shares unigrams but no bigram with the query can reach the threshold.
+
+    The lengths of the buckets ascend, and with them the precisions fall and the penalty rises: the precisions of the
+    first and the penalty of the last bucket of a run bound the whole run.
+    """
+    theta = max(threshold(work.best, k), 0.0)
+    for first in range(0, len(buckets), RUN):
+        end = min(first + RUN, len(buckets))
+        if _bound(query, query.unigrams, 0, max(buckets[first, 2], 1), buckets[end - 1, 2]) < theta * SLACK:
+            continue
+        for j in range(first, end):
+            most = _bound(query, query.unigrams, 0, buckets[j, 2], buckets[j, 2])
+            if most > 0.0 and most >= theta * SLACK:
+                return True
     return False
+
+
+@inner_borrowing
+def _search_family(query, family, ids, visits, index, buckets, k, work):
+    """Search the documents that share an n-gram of the order `family` with a query, 1 or 2, into `work.best`.
+
+    `query` is a `Reference`, and `ids` are its n-grams of this order by rarity; the other parameters are those of
+    `search_bleu`.
+    """
+    scorer = Bleu(query, family, index, buckets, work.mark, work.counts[1])
+    driver.find_by_family(scorer, family - 1, ids, query.length, visits, index, buckets, k, work)
+
+
+@inner_borrowing
+def _finish(query, q, n_queries, marked, of_most, index, buckets, k, work, answers):
+    """Check the search of query q, and write its best rows.
+
+    `marked` are all its n-grams and `of_most` its bigrams, or the unigrams of BLEU-1; the other parameters are those of
+    `_search_family`.
+    """
+    scorer = Bleu(query, min(query.order, 2), index, buckets, work.mark, work.counts[1])
+    driver.finish(scorer, q, n_queries, marked, (of_most, of_most[:0]), index, buckets, k, work, answers)
 
 
 @jit
@@ -118,7 +158,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
     Parameters
     ----------
     order, coco : int, bool
-        As in `Bleu`.
+        As in `Reference`.
     queries : QueryFeatures
         The references. Family n - 1 holds the n-grams of order n.
     index, buckets : Features, int64[C, 8]
@@ -137,32 +177,29 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
     Papineni et al., ACL 2002; BLEU-2 as in Yu et al., Patterns 2023.
     """
     visits = driver.new_visits(buckets[:, 2].copy())
-    n_queries = len(queries.sizes)
+    n_queries, most = len(queries.sizes), min(order, 2)
+    longest = np.int64(0)
+    for q in range(first, last):
+        longest = max(longest, queries.sizes[q, 0])
+    penalties = np.zeros(longest + 1)
     for q in range(first, last):
         begin(work.best, answers, q)
-        reference_length = np.int64(queries.sizes[q, 0])
-        unigrams = len(features_of(queries, q, 0, 1))
         marked = features_of(queries, q, 0, order)
         set_marks(marked, work.mark, 1)
-        penalty = np.zeros(reference_length + 1)
+        reference_length = np.int64(queries.sizes[q, 0])
+        penalty = penalties[: reference_length + 1]
         for length in range(1, reference_length + 1):
             penalty[length] = brevity(length, reference_length, coco)
-        most = min(order, 2)
-        of_most = features_of(queries, q, most - 1, most)
-        by_most = Bleu(
-            order, coco, most, unigrams, reference_length, penalty, index, buckets, work.mark, work.counts[1]
-        )
+        query = Reference(order, coco, len(features_of(queries, q, 0, 1)), reference_length, penalty)
         for family in range(most, 0, -1):
-            scorer = Bleu(
-                order, coco, family, unigrams, reference_length, penalty, index, buckets, work.mark, work.counts[1]
-            )
-            if family == 1 and order > 1 and not _is_reachable(scorer, max(threshold(work.best, k), 0.0)):
+            if family < most and not _is_reachable(query, buckets, k, work):
                 break
-            ids = driver.rarest_first(features_of(queries, q, family - 1, family), index)
-            driver.find_by_family(scorer, family - 1, ids, reference_length, visits, index, buckets, k, work)
+            ids = driver.rarest_first(features_of(queries, q, family - 1, family), index.post_ptr)
+            _search_family(query, family, ids, visits, index, buckets, k, work)
             if family == 1:
                 work.counts[0] = 0
-        driver.finish(by_most, q, n_queries, marked, (of_most, of_most[:0]), index, buckets, k, work, answers)
+        of_most = features_of(queries, q, most - 1, most)
+        _finish(query, q, n_queries, marked, of_most, index, buckets, k, work, answers)
         if order > 1:
             work.counts[1] = 0
         set_marks(marked, work.mark, 0)
@@ -172,7 +209,7 @@ def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answ
 def _score_counts(order, coco, reference_length, buckets, matched, out):
     """Write BLEU of all documents into `out`, from their matches of each order, `matched` [order, D].
 
-    `order` is known to the compiler, which shortens the loop; `order` to `buckets` are as in `Bleu`.
+    `order` is known to the compiler, which shortens the loop; `order` to `buckets` are as in `Reference` and `Bleu`.
     """
     for j in range(len(buckets)):
         length = buckets[j, 2]
@@ -204,7 +241,7 @@ def _score_all(order, coco, reference_length, buckets, matched, out):
 class BleuForm(NamedTuple):
     """The options of BLEU of pairs, see `_pairs.py`."""
 
-    order: int  # as in `Bleu`
+    order: int  # as in `Reference`
     coco: bool
 
 

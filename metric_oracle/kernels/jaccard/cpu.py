@@ -58,7 +58,7 @@ def search_jaccard(queries, first, last, index, buckets, k, work, answers):
         size = np.int64(queries.sizes[q, 0])
         set_marks(ids, work.mark, 1)
         scorer = Jaccard(size, index, buckets, work.mark)
-        rarest = driver.rarest_first(ids, index)
+        rarest = driver.rarest_first(ids, index.post_ptr)
         driver.find_by_family(scorer, 0, rarest, size, visits, index, buckets, k, work)
         driver.finish(scorer, q, n_queries, ids, (ids, ids[:0]), index, buckets, k, work, answers)
         work.counts[0] = 0

@@ -256,7 +256,7 @@ def search_meteor(batch, first, last, corpus, k, work, answers):
         reference_length = np.int64(batch.queries.sizes[q, 0])
         ids = features_of(batch.queries, q, 0, 1)
         scorer = Meteor(reference_length, corpus.texts, buckets, find_places(batch, q, work.extra))
-        rarest = driver.rarest_first(ids, index)
+        rarest = driver.rarest_first(ids, index.post_ptr)
         driver.find_by_family(scorer, 0, rarest, reference_length, visits, index, buckets, k, work)
         driver.finish(scorer, q, n_queries, ids, (ids, ids[:0]), index, buckets, k, work, answers)
         work.counts[0] = 0

@@ -136,7 +136,7 @@ def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k,
             work.counts[:] = 0
         else:
             single = GraphF1(family_a, size_a, index, buckets, work.mark)
-            rarest = driver.rarest_first(ids_a, index)
+            rarest = driver.rarest_first(ids_a, index.post_ptr)
             driver.find_by_family(single, 0, rarest, size_a, visits, index, buckets, k, work)
             driver.finish(single, q, n_queries, ids_a, (ids_a, ids_b), index, buckets, k, work, answers)
             work.counts[0] = 0

@@ -212,7 +212,7 @@ def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
         positions = find_positions(text, slot)
         state = np.empty((len(text) + 63) // 64, np.uint64)
         scorer = RougeL(coco, reference_length, sequences, buckets, slot, positions, state)
-        rarest = driver.rarest_first(ids, index)
+        rarest = driver.rarest_first(ids, index.post_ptr)
         driver.find_by_family(scorer, 0, rarest, reference_length, visits, index, buckets, k, work)
         driver.finish(scorer, q, n_queries, ids, (ids, ids[:0]), index, buckets, k, work, answers)
         work.counts[0] = 0

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inner, jit
-from metric_oracle.kernels._sort import sort
+from metric_oracle.kernels._jit import inner, jit_borrowing
+from metric_oracle.kernels._sort import sink, sort
 
 
 class Best(NamedTuple):
@@ -68,14 +68,14 @@ def best_of(bests, i):
     return Best(bests.document[i], bests.score[i], bests.state[i], bests.floor[i], bests.excluded[i], bests.of_list)
 
 
-@jit
+@jit_borrowing
 def reset(best, floor):
     """Remove all documents from `best`; from now on those that score below `floor` are not inserted."""
     best.state[:] = 0
     best.floor[0] = floor
 
 
-@jit
+@jit_borrowing
 def begin(best, answers, q):
     """Prepare `best` for query q: remove all documents, set the floor to its limit, count the rows its lists exclude.
 
@@ -87,18 +87,13 @@ def begin(best, answers, q):
         for place in range(exclusion.first[q], exclusion.first[q + 1]):
             _count_excluded(exclusion, place, 1, best)
             for g in range(exclusion.wanted.shape[1]):
-                if exclusion.wanted[place, g] >= 0:
-                    for row in _rows_of(exclusion, exclusion.wanted[place, g]):
-                        document = exclusion.document[row]
+                group = exclusion.wanted[place, g]
+                if group >= 0:
+                    for p in range(exclusion.ptr[group], exclusion.ptr[group + 1]):
+                        document = exclusion.document[exclusion.row[p]]
                         if document >= 0:
                             best.excluded[document] = max(best.excluded[document], best.of_list[document])
             _count_excluded(exclusion, place, 0, best)
-
-
-@inner
-def _rows_of(exclusion, group):
-    """Return the corpus rows of a group of an `Exclusion`."""
-    return exclusion.row[exclusion.ptr[group] : exclusion.ptr[group + 1]]
 
 
 @inner
@@ -117,8 +112,10 @@ def _count_excluded(exclusion, place, step, best):
     `step` is 1 to count, 0 to set these counts to 0.
     """
     for g in range(exclusion.wanted.shape[1]):
-        if exclusion.wanted[place, g] >= 0:
-            for row in _rows_of(exclusion, exclusion.wanted[place, g]):
+        group = exclusion.wanted[place, g]
+        if group >= 0:
+            for p in range(exclusion.ptr[group], exclusion.ptr[group + 1]):
+                row = exclusion.row[p]
                 document = exclusion.document[row]
                 if document >= 0 and step == 0:
                     best.of_list[document] = 0
@@ -138,7 +135,7 @@ def threshold(best, k):
     return best.score[0] if best.state[1] >= k else best.floor[0]
 
 
-@jit
+@jit_borrowing
 def insert(document, score, row_ptr, k, best):
     """Insert a document unless its score is below `threshold`, and remove documents that k rows are now better than.
 
@@ -223,7 +220,7 @@ def _sort_descending(best):
     best.state[0] = n
 
 
-@jit
+@jit_borrowing
 def expand(best, row_ptr, row_id, k, answers, q):
     """Write the k best rows of each list of query q into `answers`, and reset the counts of excluded rows.
 
@@ -242,10 +239,12 @@ def expand(best, row_ptr, row_id, k, answers, q):
         _count_excluded(exclusion, place, 0, best)
     for place in range(exclusion.first[q], exclusion.first[q + 1]):
         for g in range(exclusion.wanted.shape[1]):
-            if exclusion.wanted[place, g] >= 0:
-                for row in _rows_of(exclusion, exclusion.wanted[place, g]):
-                    if exclusion.document[row] >= 0:
-                        best.excluded[exclusion.document[row]] = 0
+            group = exclusion.wanted[place, g]
+            if group >= 0:
+                for p in range(exclusion.ptr[group], exclusion.ptr[group + 1]):
+                    document = exclusion.document[exclusion.row[p]]
+                    if document >= 0:
+                        best.excluded[document] = 0
 
 
 @inner
@@ -254,36 +253,36 @@ def _expand_list(best, row_ptr, row_id, k, exclusion, place, out_row, out_score,
 
     Where there are fewer, they are -1, 0 and 0. The other parameters are those of `expand`.
     """
-    n = best.state[0]
+    n_documents = best.state[0]
     filled = 0
     begin = 0
-    while begin < n and filled < k:
+    while begin < n_documents and filled < k:
         score = best.score[begin]
         end = begin
-        rows = n_gathered = 0
-        while end < n and best.score[end] == score:
+        # The lowest rows found so far: a heap, once it is full, with the greatest row at index 0.
+        lowest = out_row[filled:k]
+        rows = n = 0
+        while end < n_documents and best.score[end] == score:
             document = best.document[end]
-            n_rows = row_ptr[document + 1] - row_ptr[document] - best.of_list[document]
-            rows += n_rows
-            n_gathered += min(n_rows, k - filled)
-            end += 1
-        # Rows ascend within a document: of each only the first ones can be among the lowest.
-        gathered = np.empty(n_gathered, np.int64)
-        n_gathered = 0
-        for i in range(begin, end):
-            document = best.document[i]
             n_excluded = best.of_list[document]
-            left = min(row_ptr[document + 1] - row_ptr[document] - n_excluded, k - filled)
-            p = row_ptr[document]
-            while left > 0:
-                if n_excluded == 0 or not _is_excluded(exclusion, place, row_id[p], exclusion.wanted.shape[1]):
-                    gathered[n_gathered] = row_id[p]
-                    n_gathered += 1
-                    left -= 1
-                p += 1
-        sort(gathered)
-        for row in gathered[: k - filled]:
-            out_row[filled] = row
+            rows += row_ptr[document + 1] - row_ptr[document] - n_excluded
+            end += 1
+            for p in range(row_ptr[document], row_ptr[document + 1]):
+                if n_excluded > 0 and _is_excluded(exclusion, place, row_id[p], exclusion.wanted.shape[1]):
+                    continue
+                if n < len(lowest):
+                    lowest[n] = row_id[p]
+                    n += 1
+                    if n == len(lowest):
+                        for i in range(n // 2 - 1, -1, -1):
+                            sink(lowest, i, n)
+                elif row_id[p] < lowest[0]:
+                    lowest[0] = row_id[p]
+                    sink(lowest, 0, n)
+                else:  # rows ascend within a document
+                    break
+        sort(lowest[:n])
+        for _ in range(n):
             out_score[filled] = score
             out_ties[filled] = rows
             filled += 1
