@@ -1,7 +1,6 @@
 """BLEU search on CPUs: bounds from shared bigrams and unigrams, for the search function of `_overlap_search.py`."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -238,6 +237,20 @@ def _score_all(order, coco, reference_length, buckets, matched, out):
         _score_counts(4, coco, reference_length, buckets, matched, out)
 
 
+@jit
+def _write_components(coco, counts, parts):
+    """Write the precisions of each order and the brevity penalty of pairs into `parts`, float64[order + 1, n].
+
+    `coco` is as in `Reference`, and `counts` is what `Backend.counts` returns. Values without a match or a word stay.
+    """
+    for i in range(counts.shape[1]):
+        if counts[0, i] > 0:
+            for n in range(len(parts) - 1):
+                parts[n, i] = precision(counts[3 * n, i], counts[3 * n + 1, i], coco)
+        if counts[1, i] > 0:
+            parts[-1, i] = brevity(counts[1, i], counts[2, i], coco)
+
+
 class BleuForm(NamedTuple):
     """The options of BLEU of pairs, see `_pairs.py`."""
 
@@ -286,21 +299,7 @@ class Backend(driver.DrivenKernel):
 
     def components(self, counts):
         """Return the precisions and the brevity penalty of pairs by name: float64[n] each."""
-        matched, length, reference_length = counts[:3]
-        parts = {}
-        for n in range(self.order):
-            values = _of_distinct(partial(precision, coco=self.coco), counts[3 * n], counts[3 * n + 1])
-            parts[f"precision_{n + 1}"] = np.where(matched > 0, values, 0.0)
-        penalty = _of_distinct(partial(brevity, coco=self.coco), np.maximum(length, 1), reference_length)
-        parts["brevity_penalty"] = np.where(length > 0, penalty, 0.0)
-        return parts
-
-
-def _of_distinct(function, first, second):
-    """Return ``function(first[i], second[i])`` for all i, float64[n]; it is called once per distinct pair of numbers.
-
-    `first` and `second` are int64[n], at least 0.
-    """
-    size = int(second.max(initial=0)) + 1
-    pairs, which = np.unique(first * size + second, return_inverse=True)
-    return np.array([function(*divmod(pair, size)) for pair in pairs.tolist()])[which]
+        parts = np.zeros((self.order + 1, counts.shape[1]))
+        _write_components(self.coco, counts, parts)
+        names = [*(f"precision_{n}" for n in range(1, self.order + 1)), "brevity_penalty"]
+        return dict(zip(names, parts, strict=True))
