@@ -168,6 +168,14 @@ def test_two_words_only(corpus, k):
     check_texts(corpus, corpus[:6], (k,))
 
 
+@pytest.mark.parametrize("longest", [20, 60])
+def test_best_reports_share_no_bigram(longest):
+    words = [f"w{i}" for i in range(20)]
+    backwards = [*words[::-1], *["other"] * 40]
+    corpus = [backwards[:length] for length in range(5, longest + 1)]
+    check_texts([*corpus, [*words[:3], *["other"] * 37]], [words, words[:9]], (1, 3, 30))
+
+
 def edited(rng: random.Random, words: list[str], vocabulary: str) -> list[str]:
     """Return a report that differs in a few places: a close competitor."""
     out = list(words)
@@ -456,9 +464,8 @@ def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable
         order, coco = record.options["order"], record.options["coco"]
         family = 1 if metric == WITHOUT_BIGRAM else min(order, 2)
         penalty = np.array([0.0, *(brevity(length, size, coco) for length in range(1, size + 1))])
-        policy = bleu_cpu.Bleu(
-            order, coco, family, len(of_family(0)), size, penalty, features, buckets, work.mark, work.counts[1]
-        )  # fmt: skip
+        asked = bleu_cpu.Reference(order, coco, len(of_family(0)), size, penalty)
+        policy = bleu_cpu.Bleu(asked, family, features, buckets, work.mark, work.counts[1])
         ids, every = of_family(family - 1), queries.id[queries.ptr[0] : queries.ptr[order]]
     elif record.kernel == "rouge_l":
         slot = np.zeros(corpus.n_words, np.int32)
