@@ -47,7 +47,7 @@ def precision_recall(candidate, candidate_weights, reference, reference_weights)
     dots = np.zeros((len(a), len(b)))
     for dimension in range(a.shape[1]):
         dots += np.multiply.outer(a[:, dimension], b[:, dimension])
-    squares = [[sum_in_order(row * row) for row in side] for side in (a, b)]
+    squares = [sum_in_order(side * side) for side in (a, b)]
     cosines = [[cosine(dots[i, j], x, y) for j, y in enumerate(squares[1])] for i, x in enumerate(squares[0])]
     precision = mean_in_order([max(row) for row in cosines], candidate_weights.tolist())
     recall = mean_in_order([max(column) for column in zip(*cosines, strict=True)], reference_weights.tolist())
@@ -55,11 +55,11 @@ def precision_recall(candidate, candidate_weights, reference, reference_weights)
 
 
 def sum_in_order(values):
-    """Return the sum of an array, added one after another: NumPy's sum adds in an order that depends on the length."""
-    total = 0.0
-    for value in values.tolist():
-        total += value
-    return total
+    """Return the sums over the last axis of an array, of numbers added one after another.
+
+    NumPy's sum adds in an order that depends on the length.
+    """
+    return np.cumsum(values, axis=-1)[..., -1].tolist()
 
 
 def mean_in_order(values, weights):

@@ -20,7 +20,7 @@ def score(candidate, reference):
         dots = np.zeros((len(a), len(b)))
         for dimension in range(a.shape[1]):
             dots += np.multiply.outer(a[:, dimension], b[:, dimension])
-        of_a, of_b = ([sum_in_order(row * row) for row in side] for side in (a, b))
+        of_a, of_b = (sum_in_order(side * side) for side in (a, b))
         cosines = np.array([[cosine(dots[i, j], x, y) for j, y in enumerate(of_b)] for i, x in enumerate(of_a)])
         precision = sum_in_order(cosines.max(axis=1)) / len(a)
         recall = sum_in_order(cosines.max(axis=0)) / len(b)
