@@ -117,6 +117,63 @@ def make_dots(blocks: int, path: Path | None = None) -> Any:
     return dots
 
 
+@intrinsic
+def exact_products(typingctx, query, n_steps, tokens, n_tokens, products):
+    """Multiply the tokens of a report with 16 of a query in float64, adding one term after another.
+
+    query     float64[width, 16]
+    n_steps   width
+    tokens    float64[n_tokens, width]
+    products  float64[n_tokens, 16], written
+    """
+
+    def code(context, builder, signature, values):
+        query, n_steps, tokens, n_tokens, products = values
+        wide, width = vector(F64), builder.mul(n_steps, I64(8))
+        for group in groups_of(builder, n_tokens, rows_at_once(_target.path(), 2)):
+            at = [builder.add(tokens, builder.mul(t, width)) for t in group]
+
+            def multiply(step, sums, at=at):
+                column = load(builder, query, wide, builder.mul(step, I64(8 * STEP)))
+                offset = builder.mul(step, I64(8))
+                numbers = [spread(builder, load(builder, a, F64, offset)) for a in at]
+                return [[builder.fadd(s, builder.fmul(column, x))] for x, (s,) in zip(numbers, sums, strict=True)]
+
+            start = [[ir.Constant(wide, [0.0] * STEP)]] * len(group)
+            for token, (total,) in zip(group, run_sums(builder, start, n_steps, multiply), strict=True):
+                save(builder, total, products, builder.mul(token, I64(8 * STEP)))
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 5), code
+
+
+@intrinsic
+def exact_squares(typingctx, tokens, n_steps, n_tokens, squares):
+    """Add the squares of the numbers of each token in float64, one after another: eight tokens at a time.
+
+    tokens   float64[n_tokens, width]
+    n_steps  width
+    squares  float64[n_tokens], written
+    """
+
+    def code(context, builder, signature, values):
+        tokens, n_steps, n_tokens, squares = values
+        for group in groups_of(builder, n_tokens, STEP // 2):
+            at = [builder.add(tokens, builder.mul(t, builder.mul(n_steps, I64(8)))) for t in group]
+
+            def multiply(step, sums, at=at):
+                numbers = [load(builder, a, F64, builder.mul(step, I64(8))) for a in at]
+                return [[builder.fadd(s, builder.fmul(x, x))] for x, (s,) in zip(numbers, sums, strict=True)]
+
+            for token, (total,) in zip(
+                group, run_sums(builder, [[F64(0.0)]] * len(group), n_steps, multiply), strict=True
+            ):
+                save(builder, total, squares, builder.mul(token, I64(8)))
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 4), code
+
+
 def dot_error(n: int, lengths: float = 1.0) -> float:
     """Bound the error of `dot` of n numbers; `lengths` bounds the product of both vectors' Euclidean lengths.
 

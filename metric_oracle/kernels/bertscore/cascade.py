@@ -54,8 +54,10 @@ class Work(NamedTuple):
     row: np.ndarray  # float32[1 + R + 16], maximum for each token of a document; by codes as `make_bounds` writes it
     column: np.ndarray  # float32[passes, LANES], maximum for each token of the query
     wide: np.ndarray  # float32[R, d], token states of a document
-    turned: np.ndarray  # float64[d, R], the same transposed
-    sums: np.ndarray  # float64[S, R], their products with the states of the query
+    doubles: np.ndarray  # float64[R, d], the same
+    squares: np.ndarray  # float64[R], their squared lengths
+    # float64[ceil(S / STEP), R, STEP], their products with the states of the query, STEP of its tokens after each other
+    products: np.ndarray
     start: np.ndarray  # int32[starts], items of the warm start, those with the best bounds
     start_bound: np.ndarray  # float64[starts], bounds on their scores
     # float64[I, 4, 2], bounds on precision and recall of the kept items, which a check asks for; float64[0, 4, 2] in a

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._errors import check_bounds, sample_size
+from metric_oracle.kernels._llvm import STEP
 from metric_oracle.kernels._simd import LANES
 from metric_oracle.kernels.bertscore import all_pairs
 from metric_oracle.kernels.bertscore.bounds import (
@@ -54,6 +55,7 @@ TILE = 1 << 18  # items that are searched together, which limits the memory of a
 CENTERS = 2048  # centres that are multiplied at a time, however many threads there are: the same bits
 LINE = 64  # bytes of a cache line
 PARTS = 3  # of a query's items for each thread, where several share them
+MEASURED = 4096  # items whose lengths are added up to find these parts, or up to twice as many
 
 
 def pack(corpus, batch, q):
@@ -127,8 +129,9 @@ def _of_one_document(corpus, longest_query):
         "row": np.empty(1 + longest + 16, np.float32),
         "column": np.empty((passes, LANES), np.float32),
         "wide": np.empty((longest, width), np.float32),
-        "turned": np.empty((width, longest)),
-        "sums": np.empty((longest_query, longest)),
+        "doubles": np.empty((longest, width)),
+        "squares": np.empty(longest),
+        "products": np.empty((-(-longest_query // STEP), longest, STEP)),
     }
 
 
@@ -332,7 +335,8 @@ class _TileSearch(NamedTuple):
     def _share(self, run, documents):
         """Return what ``run(work, first, last)`` returns for each part of a list; the team takes the parts in turn.
 
-        The parts, from place `first` to `last` of the list, have about as many tokens. The list has `documents`.
+        The parts, from place `first` to `last` of the list, have about as many tokens. The list has `documents`; the
+        lengths of some of them tell.
         """
         if self.pool is None or not len(documents):
             return [run(self.team[0], 0, len(documents))]
@@ -344,8 +348,10 @@ class _TileSearch(NamedTuple):
             idle.append(work)
             return result
 
-        tokens = np.cumsum(ptr[documents + 1] - ptr[documents])
-        edges = np.searchsorted(tokens, np.linspace(0, tokens[-1], PARTS * len(self.team) + 1))
+        apart = max(len(documents) // MEASURED, 1)
+        some = documents[::apart]
+        tokens = np.cumsum(ptr[some + 1] - ptr[some])
+        edges = apart * np.searchsorted(tokens, np.linspace(0, tokens[-1], PARTS * len(self.team) + 1))
         edges[-1] = len(documents)
         parts = np.unique(edges).tolist()
         return list(self.pool.map(run_part, parts[:-1], parts[1:]))

@@ -7,7 +7,8 @@ implementation, so that every bit agrees.
 import numpy as np
 
 from metric_oracle.kernels._jit import inlined, inner, jit
-from metric_oracle.kernels._simd import LANES, make_dots
+from metric_oracle.kernels._llvm import STEP
+from metric_oracle.kernels._simd import LANES, exact_products, exact_squares, make_dots
 from metric_oracle.kernels._simd import widen as widen_halves
 from metric_oracle.kernels.bertscore.query import lanes_of
 from metric_oracle.kernels.cosine.score import cosine
@@ -100,37 +101,24 @@ def exact(u, corpus, query, work):
     width = corpus.states.shape[1]
     for t in range(n_tokens):
         for d in range(width):
-            work.turned[d, t] = work.wide[t, d]
-    for i in range(n):
-        work.sums[i, :n_tokens] = 0.0
-    squares = np.zeros(n_tokens)
-    for d in range(width):
-        tokens = work.turned[d, :n_tokens]
-        for t in range(n_tokens):
-            squares[t] += tokens[t] * tokens[t]
-    whole = width - width % 4
-    for d in range(0, whole, 4):  # four terms for each load and store of a sum, added one after the other
-        a, b = work.turned[d, :n_tokens], work.turned[d + 1, :n_tokens]
-        c, e = work.turned[d + 2, :n_tokens], work.turned[d + 3, :n_tokens]
-        for i in range(n):
-            v, w = query.states[d, i], query.states[d + 1, i]
-            x, y = query.states[d + 2, i], query.states[d + 3, i]
-            sums = work.sums[i, :n_tokens]
-            for t in range(n_tokens):
-                sums[t] = (((sums[t] + a[t] * v) + b[t] * w) + c[t] * x) + e[t] * y
-    for d in range(whole, width):
-        for i in range(n):
-            for t in range(n_tokens):
-                work.sums[i, t] += work.turned[d, t] * query.states[d, i]
+            work.doubles[t, d] = work.wide[t, d]
+    tokens = work.doubles.ctypes.data
+    exact_squares(tokens, width, n_tokens, work.squares.ctypes.data)
+    for g in range(query.states.shape[0]):
+        exact_products(query.states[g].ctypes.data, width, tokens, n_tokens, work.products[g].ctypes.data)
     recall = np.full(n, -np.inf)
     total = 0.0
     weight = 0.0
     for t in range(n_tokens):
         most = -np.inf
-        for i in range(n):
-            cos = cosine(work.sums[i, t], squares[t], query.squares[i])
-            most = max(most, cos)
-            recall[i] = max(recall[i], cos)
+        for g in range(query.states.shape[0]):
+            cosines = work.products[g, t]
+            for lane in range(min(STEP, n - STEP * g)):
+                i = STEP * g + lane
+                cosines[lane] = cosine(cosines[lane], work.squares[t], query.squares[i])
+                recall[i] = max(recall[i], cosines[lane])
+            for lane in range(min(STEP, n - STEP * g)):
+                most = max(most, cosines[lane])
         w = corpus.weight_of_id[corpus.ids[first + t]]
         total += w * most
         weight += w

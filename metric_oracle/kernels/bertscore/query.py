@@ -10,6 +10,7 @@ import numpy as np
 from metric_oracle.kernels import _target
 from metric_oracle.kernels._errors import FLOAT32
 from metric_oracle.kernels._jit import scalar
+from metric_oracle.kernels._llvm import STEP
 from metric_oracle.kernels._simd import LANES
 
 
@@ -85,7 +86,7 @@ class Coded(NamedTuple):
 class Query(NamedTuple):
     """One query of n tokens, laid out for the inner loops in ceil(n / LANES) passes of LANES tokens."""
 
-    states: np.ndarray  # float64[d, n]
+    states: np.ndarray  # float64[ceil(n / STEP), d, STEP], of STEP tokens after each other; 0 beyond the last
     squares: np.ndarray  # float64[n], squared length of each state
     weights: np.ndarray  # float64[n], weight of each token
     # float32[passes, d * LANES], unit vectors; a last pass of at most 32 tokens is stored as 32 columns without gaps
@@ -174,5 +175,9 @@ def pack_query(states, weights, basis, direction):
     scalars = np.array([step, up(slack), along, up(off)], np.float32)
     above, below = lanes.view(np.float32)
     coded = Coded(weights, shares.reshape(passes, LANES), codes, above, below, scalars)
-    query = Query(np.ascontiguousarray(wide.T), squares, weights, packed, pads, coded)
+    groups = -(-n // STEP)
+    in_groups = np.zeros((groups * STEP, width))
+    in_groups[:n] = wide
+    turned = np.ascontiguousarray(in_groups.reshape(groups, STEP, width).swapaxes(1, 2))
+    query = Query(turned, squares, weights, packed, pads, coded)
     return query, unit.astype(np.float32)
