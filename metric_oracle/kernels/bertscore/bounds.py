@@ -261,7 +261,7 @@ def chunk_of(n):
 
 @inlined
 def prefetch_codes(u, n_query, corpus):
-    """Prefetch the codes of the first two chunks of document u, and the cells of all its tokens.
+    """Prefetch codes and weights of the first two chunks of document u, and the cells of all its tokens.
 
     The processor cannot predict which document is read next. `n_query` is the number of tokens of the query.
     """
@@ -271,6 +271,7 @@ def prefetch_codes(u, n_query, corpus):
     width = corpus.codes.shape[1]
     prefetch(corpus.codes.ctypes.data + width * first, width * n_read)
     prefetch(corpus.terms.ctypes.data + 20 * first, 20 * n_read)
+    prefetch(corpus.weights.ctypes.data + 4 * first, 4 * n_read)
     prefetch(corpus.cell.ctypes.data + 2 * first, 2 * n_tokens)
     prefetch(corpus.radius.ctypes.data + first, n_tokens)
 
