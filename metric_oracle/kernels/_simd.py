@@ -318,11 +318,12 @@ widen = make_widen()
 
 @intrinsic
 def prefetch(typingctx: Any, address: Any, n_bytes: Any) -> Any:
-    """Prefetch `n_bytes` from an address on, rounded up to whole cache lines."""
+    """Prefetch the cache lines that hold the `n_bytes` from an address on."""
 
     def code(context, builder, signature, values):
         address, n_bytes = values
-        lines = builder.udiv(builder.add(n_bytes, I64(63)), I64(64))
+        end = builder.add(builder.add(builder.and_(address, I64(63)), n_bytes), I64(63))
+        lines = builder.udiv(end, I64(64))
         with cgutils.for_range(builder, lines) as line:
             ask_for(builder, builder.add(address, builder.mul(line.index, I64(64))))
         return context.get_dummy_value()
