@@ -18,7 +18,15 @@ import pytest
 from llvmlite import ir
 
 from metric_oracle.kernels import _target
-from metric_oracle.kernels._simd import dot, dot_error, make_dots, make_products, make_widen
+from metric_oracle.kernels._simd import (
+    dot,
+    dot_error,
+    exact_products,
+    exact_squares,
+    make_dots,
+    make_products,
+    make_widen,
+)
 from metric_oracle.kernels._simd_codes import (
     SINE_ERROR,
     add_sines,
@@ -194,6 +202,27 @@ def test_products_equal_numpy(name, n_queries):
         assert out[:, :-3].tolist() == expected.tolist()
         assert not out[:, -3:].any()
         assert greatest.tolist() == expected.max(axis=1).tolist()
+
+
+@numba.njit
+def _exact(query, width, tokens, n_tokens, products, squares):
+    exact_products(query, width, tokens, n_tokens, products)
+    exact_squares(tokens, width, n_tokens, squares)
+
+
+@pytest.mark.parametrize("n_tokens", [1, 2, 7, 8, 9, 12, 13, 40])
+def test_float64_products_and_squares_are_added_in_order(n_tokens):
+    rng = np.random.default_rng(n_tokens)
+    query, tokens = rng.normal(size=(37, 16)), rng.normal(size=(n_tokens, 37))
+    products, squares = np.full((n_tokens + 1, 16), np.nan), np.full(n_tokens + 1, np.nan)
+    _exact(address(query), 37, address(tokens), n_tokens, address(products), address(squares))
+    expected, lengths = np.zeros((n_tokens, 16)), np.zeros(n_tokens)
+    for x, q in zip(tokens.T, query, strict=True):
+        expected += np.multiply.outer(x, q)
+        lengths += x * x
+    assert products[:-1].tolist() == expected.tolist()
+    assert squares[:-1].tolist() == lengths.tolist()
+    assert np.isnan(np.append(products[-1], squares[-1])).all()
 
 
 _recall2, _recall4 = make_recall(2), make_recall(4)

@@ -255,8 +255,11 @@ def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
 
 @inlined
 def chunk_of(n):
-    """Return the number of tokens of a report whose codes are read at a time for a query of n tokens."""
-    return CHUNK // lanes_of(n, 0)
+    """Return the number of tokens of a report whose codes are read at a time for a query of n tokens.
+
+    It fills the registers in the last pass, which may have the fewest lanes; in others it is several groups.
+    """
+    return CHUNK // lanes_of(n, (n - 1) // LANES)
 
 
 @inlined
