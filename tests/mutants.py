@@ -381,7 +381,7 @@ MUTANTS = [
     Mutant(
         "kernels/topk/cpu.py",
         "tied documents are listed one after the other",
-        "        sort(gathered)\n",
+        "        sort(lowest[:n])\n",
         "",
         "kernels/test_bounds.py -k documents_inserted",
     ),
@@ -389,7 +389,7 @@ MUTANTS = [
         "kernels/topk/cpu.py",
         "ties are counted among listed rows",
         "out_ties[filled] = rows",
-        "out_ties[filled] = n_gathered",
+        "out_ties[filled] = n",
         "kernels/test_bounds.py -k documents_inserted",
     ),
     Mutant(
