@@ -3,7 +3,6 @@
 Whatever can be prepared is (tokens; sets in "python-sets"), which is more than users of these tools can count on.
 """
 
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 
 import metric_oracle as mo
 from benchmarks.data import Data, SkippedError
-from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
+from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_coco, tokenize_rouge
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import intrinsic
 from metric_oracle.metrics import get_metric
@@ -123,11 +122,7 @@ def _cider(references: Reports, candidates: Reports) -> Score:
     """Document frequencies are those of all candidates, the sample's corpus; n-grams are counted within the time."""
     from pycocoevalcap.cider.cider_scorer import CiderScorer
 
-    # It splits at white space, of which a token of BLEU may have some: lines end inside of them.
-    wanted, found = (
-        [" ".join(re.sub(r"\s", "_", token) for token in tokenize_bleu(text)) for text, _ in side]
-        for side in (references, candidates)
-    )
+    wanted, found = ([" ".join(tokenize_coco(text)) for text, _ in side] for side in (references, candidates))
     corpus = CiderScorer()
     for text in found:
         corpus.cook_append(None, [text])
