@@ -1261,6 +1261,20 @@ def test_report_shows_stages_and_notes(state_rows):
     assert "(encoding " in text
 
 
+def test_report_takes_a_run_of_all_oracles_and_the_study_for_a_full_one(rows, tmp_path):
+    """Peers may be left out; a run that skipped an oracle is not taken."""
+    names = [f"oracle-{metric}" for metric in ("radgraph", "bleu", "rouge-l", "bertscore", "radcliq")] + ["study"]
+    write(tmp_path / "results", whole([rows[0] | {"time": "2026-01-01T00:00:00+00:00"}]), "a.jsonl")
+    later = [rows[0] | {"name": name, "full": False, "time": "2026-01-02T00:00:00+00:00"} for name in names]
+    write(tmp_path / "results", later, "b.jsonl")
+    skipped = [row | {"time": "2026-01-03T00:00:00+00:00"} for row in later]
+    skipped[3]["skipped"] = "no reason"
+    write(tmp_path / "results", skipped, "c.jsonl")
+    _, readme, to = written_to(tmp_path, report.BEGIN + report.END)
+    assert report.main(["--results", str(tmp_path / "results"), *to]) == 0
+    assert "2026-01-02" in readme.read_text(encoding="utf-8")
+
+
 def test_report_takes_the_newest_full_run_or_the_one_named(rows, tmp_path):
     results = tmp_path / "results"
     write(results, whole([rows[0] | {"time": "2026-01-02T00:00:00+00:00"}]), "a.jsonl")
