@@ -19,6 +19,7 @@ from llvmlite import ir
 
 from metric_oracle.kernels import _target
 from metric_oracle.kernels._simd import (
+    count_ones,
     dot,
     dot_error,
     exact_products,
@@ -202,6 +203,17 @@ def test_products_equal_numpy(name, n_queries):
         assert out[:, :-3].tolist() == expected.tolist()
         assert not out[:, -3:].any()
         assert greatest.tolist() == expected.max(axis=1).tolist()
+
+
+@numba.njit
+def _count_ones(bits):
+    return count_ones(bits)
+
+
+def test_bits_are_counted():
+    drawn = np.random.default_rng(1).integers(0, 2**64, 200, dtype=np.uint64)
+    for x in (*drawn, np.uint64(0), np.uint64(2**64 - 1)):
+        assert _count_ones(x) == int(x).bit_count()
 
 
 @numba.njit

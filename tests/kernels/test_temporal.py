@@ -9,7 +9,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.temporal import KEYWORDS, mask_of
-from metric_oracle.kernels.temporal.cpu import Backend, Masks, count_bits
+from metric_oracle.kernels.temporal.cpu import Backend, Masks
 from metric_oracle.kernels.temporal.reference import score
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/temporal.json").read_text(encoding="utf-8"))
@@ -47,12 +47,6 @@ def test_search_equals_python_sets(tmp_path):
         assert some["row"].to_pylist() == best
         assert some["score"].to_pylist() == [scores[row] for row in best]
         assert some["n_ties"].to_pylist() == [scores.count(scores[row]) for row in best]
-
-
-def test_bits_are_counted():
-    drawn = np.random.default_rng(1).integers(0, 2**64, 200, dtype=np.uint64)
-    for x in (*drawn, np.uint64(0), np.uint64(2**64 - 1)):
-        assert count_bits(x) == int(x).bit_count()
 
 
 def test_two_reports_without_a_keyword_agree_as_in_the_published_tool():

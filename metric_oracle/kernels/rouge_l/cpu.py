@@ -14,20 +14,11 @@ from metric_oracle.kernels._jit import compiled_for, inner, jit, scalar
 from metric_oracle.kernels._overlap import features_of, with_forward
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of, scores_of
+from metric_oracle.kernels._simd import count_ones
 from metric_oracle.kernels.rouge_l.score import common, rouge_l
 from metric_oracle.kernels.topk.cpu import begin
 
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-@inner
-def _zeros(x):
-    """Return how many bits of a uint64 are zero."""
-    x = ~x
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 class Positions(NamedTuple):
@@ -98,7 +89,7 @@ def count_lcs(sequence, begin, end, slot, positions, state):
         for p in range(begin, end):
             u = v & positions.bits[slot[sequence[p]] - 1]  # a word that the query lacks reads the last entry, 0
             v = (v + u) | (v - u)
-        return _zeros(v)
+        return count_ones(~v)
     state[:] = ONES
     for p in range(begin, end):
         s = slot[sequence[p]]
@@ -121,7 +112,7 @@ def count_lcs(sequence, begin, end, slot, positions, state):
         ripple(state, carry, done, len(state))
     zeros = np.int64(0)
     for j in range(len(state)):
-        zeros += _zeros(state[j])
+        zeros += count_ones(~state[j])
     return zeros
 
 
@@ -250,10 +241,10 @@ def _count_short(words, sequence, buckets, mask, out):
                 s1 = (s1 + m1) | (s1 - m1)
                 s2 = (s2 + m2) | (s2 - m2)
                 s3 = (s3 + m3) | (s3 - m3)
-            out[u] = _zeros(s0)
-            out[u + np.uint64(1)] = _zeros(s1)
-            out[u + np.uint64(2)] = _zeros(s2)
-            out[u + np.uint64(3)] = _zeros(s3)
+            out[u] = count_ones(~s0)
+            out[u + np.uint64(1)] = count_ones(~s1)
+            out[u + np.uint64(2)] = count_ones(~s2)
+            out[u + np.uint64(3)] = count_ones(~s3)
             a = d + length
             u += np.uint64(4)
         while u < end:
@@ -261,7 +252,7 @@ def _count_short(words, sequence, buckets, mask, out):
             for t in range(length):
                 m0 = s0 & mask[np.uint32(sequence[a + t])]
                 s0 = (s0 + m0) | (s0 - m0)
-            out[u] = _zeros(s0)
+            out[u] = count_ones(~s0)
             a += length
             u += np.uint64(1)
     for i in range(len(words)):

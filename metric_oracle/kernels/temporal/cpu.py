@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._simd import count_ones
 from metric_oracle.kernels.contract import Capabilities, Kernel
 from metric_oracle.kernels.temporal.score import temporal_f1
 from metric_oracle.kernels.topk.cpu import begin, expand, insert, new_best
@@ -23,15 +24,6 @@ class Masks(NamedTuple):
 
 
 @jit
-def count_bits(x):
-    """Return how many bits of a uint64 are set."""
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
-
-
-@jit
 def search_masks(corpus, queries, first, last, k, best, answers):
     """Write the k best rows for the queries first .. last - 1 of `queries`, masks uint64[Q], into `answers`.
 
@@ -40,9 +32,9 @@ def search_masks(corpus, queries, first, last, k, best, answers):
     """
     for q in range(first, last):
         begin(best, answers, q)
-        n_reference = count_bits(queries[q])
+        n_reference = count_ones(queries[q])
         for d in range(len(corpus.masks)):
-            value = temporal_f1(count_bits(corpus.masks[d] & queries[q]), count_bits(corpus.masks[d]), n_reference)
+            value = temporal_f1(count_ones(corpus.masks[d] & queries[q]), count_ones(corpus.masks[d]), n_reference)
             insert(d, value, corpus.row_ptr, k, best)
         expand(best, corpus.row_ptr, corpus.row_id, k, answers, q)
 
