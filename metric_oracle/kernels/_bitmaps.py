@@ -46,9 +46,9 @@ def new_bitmaps(features: Features) -> Bitmaps:
 
 @inner
 def row_of_bits(feature, n_postings, index, bitmaps):
-    """Return the row of the bits of a feature's posting list, which are made if they are due, or a number below 0.
+    """Return the row of `bitmaps.bits` that a feature's posting list has, or a number below 0 if it has none.
 
-    `n_postings` of the list are to be read now.
+    `n_postings` of the list are to be read now. The bits are made here once the list was read often enough.
     """
     slot = index.skip_slot[feature]
     if slot < 0:

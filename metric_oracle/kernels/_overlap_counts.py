@@ -99,8 +99,8 @@ def count_at_least(count, begin, end, least):
 def _count_bytes(count, begin, end, least):
     """Return how many of the bytes ``count[begin:end]`` are at least `least`, which is 1 to 255.
 
-    Whole words of `WORD` bytes are read, as `count` is padded to them, and what other buckets have of the first and of
-    the last is taken off.
+    Whole words of `WORD` bytes are compared, to which `count` is padded. What lies outside of the range in the first
+    and the last word is subtracted.
     """
     address, limit = count.ctypes.data, np.uint8(least)
     n = np.int64(0)
@@ -115,7 +115,7 @@ def _count_bytes(count, begin, end, least):
 
 @inner
 def _next_at_least(count, begin, end, least):
-    """Return the first d from `begin` on with ``count[d] >= least``, else `end`; see `_count_bytes`."""
+    """Return the first d from `begin` on with ``count[d] >= least``, else `end`, as `_count_bytes`."""
     address, limit = count.ctypes.data, np.uint8(least)
     of_word = ALL << np.uint64(begin & 63)
     for w in range(begin >> 6, (end + WORD - 1) >> 6):

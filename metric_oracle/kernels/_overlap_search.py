@@ -357,8 +357,8 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
             d = next_passing(counts, buckets[j, 0], last, of_bucket, passing)
             following = next_passing(counts, d + 1, last, of_bucket, passing)
             while d < last:
-                # While this document is scored, the next one's features come from memory, and the place of those of the
-                # one after it.
+                # Prefetched while this document is scored: the features of the next one, and the offset of the features
+                # of the one after it.
                 after = next_passing(counts, following + 1, last, of_bucket, passing)
                 if after < last:
                     prefetch(offsets + 8 * after, 16)

@@ -119,7 +119,7 @@ def make_dots(blocks: int, path: Path | None = None) -> Any:
 
 @intrinsic
 def exact_products(typingctx, query, n_steps, tokens, n_tokens, products):
-    """Multiply the tokens of a report with 16 of a query in float64, adding one term after another.
+    """Compute the inner products of a report's tokens with 16 of a query in float64, adding the terms in their order.
 
     query     float64[width, 16]
     n_steps   width
@@ -149,7 +149,7 @@ def exact_products(typingctx, query, n_steps, tokens, n_tokens, products):
 
 @intrinsic
 def exact_squares(typingctx, tokens, n_steps, n_tokens, squares):
-    """Add the squares of the numbers of each token in float64, one after another: eight tokens at a time.
+    """Compute the squared length of each of a report's tokens in float64, adding the terms in their order.
 
     tokens   float64[n_tokens, width]
     n_steps  width
@@ -368,7 +368,7 @@ def count_ones(typingctx: Any, bits: Any) -> Any:
 
 @intrinsic
 def first_one(typingctx: Any, bits: Any) -> Any:
-    """Return the place of the lowest bit of a uint64 that is 1, 64 if none is."""
+    """Return the index of the lowest bit of a uint64 that is 1; 64 if the number is 0."""
 
     def code(context, builder, signature, values):
         return builder.cttz(values[0], ir.Constant(ir.IntType(1), 0))

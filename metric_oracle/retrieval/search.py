@@ -28,7 +28,8 @@ from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
 from metric_oracle.retrieval.result_table import fallback_row, fill_zeros, layout, listed, no_rows, with_strings
 
-# Queries per task: the first tasks have more, to hide the overhead, the last ones fewer, so that threads end together.
+# Least and greatest number of queries per task. Large tasks come first, because each has a fixed cost; small ones come
+# last, so that the threads end together.
 BLOCK = 32
 MOST_BLOCK = 128
 LEAST_BLOCK = 4  # queries per task if memory is limited
@@ -391,7 +392,7 @@ def _runs(answers: Answers, n: int) -> list[tuple[int, int]]:
 
 
 def _blocks(first: int, end: int, least: int, most: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Yield blocks (first, end) of `least` to `most` queries, smaller ones where a thread has fewer than four left."""
+    """Yield blocks (first, end): a quarter of a thread's share of what is left, from `least` to `most` queries."""
     while first < end:
         last = min(first + min(max((end - first) // (4 * threads), least), most), end)
         yield first, last

@@ -139,7 +139,7 @@ _tables_of = lru_cache(4)(angle_tables)  # they are the same for all queries of 
 
 
 def sharing_threads(answers):
-    """Return a context manager of the pool of threads that share each query of a block; of None for a single thread."""
+    """Return a context manager that gives the pool whose threads share each query of a block; None for one thread."""
     return nullcontext() if answers.threads == 1 else ThreadPoolExecutor(answers.threads)
 
 

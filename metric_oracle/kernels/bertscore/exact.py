@@ -117,7 +117,7 @@ def exact(u, corpus, query, work):
                 i = STEP * g + lane
                 cosines[lane] = cosine(cosines[lane], work.squares[t], query.squares[i])
                 recall[i] = max(recall[i], cosines[lane])
-            for lane in range(min(STEP, n - STEP * g)):
+            for lane in range(min(STEP, n - STEP * g)):  # apart, so that the loop above is vectorised
                 most = max(most, cosines[lane])
         w = corpus.weight_of_id[corpus.ids[first + t]]
         total += w * most

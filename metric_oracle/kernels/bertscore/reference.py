@@ -55,7 +55,7 @@ def precision_recall(candidate, candidate_weights, reference, reference_weights)
 
 
 def sum_in_order(values):
-    """Return the sums over the last axis of an array, of numbers added one after another.
+    """Return the sums of an array over its last axis, whose numbers are added from first to last.
 
     NumPy's sum adds in an order that depends on the length.
     """

@@ -25,7 +25,7 @@ RUN = 16  # neighbouring length buckets that a first bound drops together
 
 
 class Reference(NamedTuple):
-    """What bounds of BLEU with one query depend on."""
+    """A query and the form of BLEU: what bounds on scores with this query are computed from."""
 
     order: int  # maximum order of n-grams, 1 to 4
     coco: bool  # compute pycocoevalcap's form instead of fast_bleu's, see `score.py`

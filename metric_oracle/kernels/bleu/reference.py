@@ -23,10 +23,9 @@ def score(candidate, reference, *, order, coco):
 def _matches(candidate, reference, n):
     """Return the number of matches of n-grams of `n` tokens; each n-gram of the reference matches once at most."""
     free = Counter(_ngrams(reference, n))
-    times_free = free.get
     matches = 0
     for gram in _ngrams(candidate, n):
-        times = times_free(gram)
+        times = free.get(gram, 0)
         if times:
             free[gram] = times - 1
             matches += 1

@@ -218,7 +218,7 @@ class WeightedSearch:
             yield from self._of_one(queries[0], pool)[None] if len(queries) == 1 else queries @ vectors.T
 
     def _of_one(self, query, pool):
-        """Return the cosines of one query, float32[width], with all distinct embeddings, by the threads of `pool`."""
+        """Return the cosines of one query, float32[width], with all distinct embeddings, computed by `pool`."""
         vectors = self.corpus.parts[self.cosine].vectors
         if pool is None:
             return vectors @ query

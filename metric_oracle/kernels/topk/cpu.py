@@ -259,7 +259,7 @@ def _expand_list(best, row_ptr, row_id, k, exclusion, place, out_row, out_score,
     while begin < n_documents and filled < k:
         score = best.score[begin]
         end = begin
-        # The lowest rows found so far: a heap, once it is full, with the greatest row at index 0.
+        # The lowest rows so far. Once this part is full, it is a heap with the greatest of them at index 0.
         lowest = out_row[filled:k]
         rows = n = 0
         while end < n_documents and best.score[end] == score:
