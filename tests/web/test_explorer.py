@@ -6,7 +6,6 @@ import html
 import io
 import json
 import re
-from time import process_time
 
 import numpy as np
 import pytest
@@ -165,8 +164,8 @@ def test_a_row_is_read_without_a_click(client, nasty, real, prepared):
             assert ("not proven</span>" in row) == any(not c.is_exact for c in nasty.candidates(q))
 
 
-def test_the_first_page_of_a_whole_study_is_quick():
-    """2,192 test reports and five files: under 100 ms of the processor's time."""
+def test_the_first_pages_of_a_whole_study_stay_small():
+    """2,192 test reports and five files: pages as small as those of a few, whose seconds `benchmarks.pages` measures."""
     ids = [f"s{i}" for i in range(2192)]
     files = [
         made_up(ids, metric, texts=NASTY, k=2, seed=seed)
@@ -175,13 +174,8 @@ def test_the_first_page_of_a_whole_study_is_quick():
     files += [made_up(ids, "bleu-2", kind, texts=NASTY, seed=9) for kind in ("most-frequent", "nearest")]
     client = client_of(read_cases(files))
     for path, words in (("/", "All 2,192 test reports<"), ("/cases", ">2,192 of 2,192 test reports<")):
-        seconds = []
-        for _ in range(5):
-            begun = process_time()
-            answer = client.get(path)
-            seconds.append(process_time() - begun)
-            assert words in answer.text
-        assert min(seconds) < 0.1
+        answer = client.get(path)
+        assert words in answer.text
         assert len(answer.content) < 200_000
 
 
@@ -441,16 +435,6 @@ def test_the_test_report_has_the_marks_of_the_candidate_that_is_picked(client, n
         assert re.findall(r'<section class="card picked" id="g(\d+)"', text) == [str(min(pick, n))]
     same = next(q for q in range(120) if nasty.reference(q) in {c.text for c in nasty.candidates(q)})
     assert "Identical to the test report." in client.get(f"/case/{same}").text
-
-
-def test_the_page_of_a_report_is_quick(real):
-    """Under 50 ms of the processor's time, with an index and the scores of all metrics."""
-    seconds = []
-    for q in (1, 2, 3, 1, 2, 3):
-        begun = process_time()
-        assert real.get(f"/case/{q}").status_code == 200
-        seconds.append(process_time() - begun)
-    assert min(seconds) < 0.05
 
 
 PNG = b"\x89PNG\r\n\x1a\n"
