@@ -10,8 +10,6 @@ package does now. After a change that is intended, run the script and commit the
   JSON, an HTML page without style and script, other binary files as their names in `not-shown.txt`.
 - ``signatures.txt``: the keys of every signature
 - ``public.txt``: the public names, the signatures of functions, the methods and fields of classes
-- ``messages.txt``: the errors and warnings that the tests provoke. ``python tests/frozen.py messages`` runs most tests
-  to write it, which takes a quarter of an hour; no test compares it.
 
 Times, digests, secrets, the version and what depends on the processor are replaced; results are as printed.
 """
@@ -25,7 +23,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
@@ -47,7 +44,6 @@ from support.terminal import Terminal
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests/frozen"
-LOG = "ORACLE_MESSAGES"  # the folder of the recorded messages, set for the tests that the script runs
 
 # Name of a session -> the packages of extras that it needs, and its commands. Each session has a fresh copy of the
 # example. A command without --out runs twice, on a terminal and in a pipe; one with --out runs once.
@@ -588,7 +584,7 @@ def members(owner):
 
 
 def everything():
-    """Return the text of every file but the messages."""
+    """Return the text of every file."""
     found = {**helps(), "public.txt": public()}
     for name in SESSIONS:
         found |= session(name)[0]
@@ -602,7 +598,7 @@ def signature_keys():
 
 
 def write():
-    """Write the folder anew; the messages stay."""
+    """Write the folder anew."""
     texts = everything()
     for name in ("help", "commands", "files"):
         shutil.rmtree(FOLDER / name, ignore_errors=True)
@@ -612,98 +608,5 @@ def write():
         path.write_text(text, encoding="utf-8")
 
 
-class Recorder:
-    """A plugin of pytest that writes each error and warning of the package that a test meets to a file."""
-
-    def __init__(self, path):
-        self.file = path.open("a", encoding="utf-8")
-
-    def add(self, text):
-        self.file.write(json.dumps(text) + "\n")
-        self.file.flush()
-
-    def add_lines(self, text):
-        """Record the lines of a command's stderr but bars of progress."""
-        if isinstance(text, bytes):
-            text = text.decode(errors="replace")
-        for line in (text or "").split("\n"):
-            if line.startswith("error: "):
-                self.add(line)
-
-    def watch(self):
-        """Put a recording method in the place of those that read what a test provokes."""
-        from _pytest.capture import CaptureFixture
-        from _pytest.raises import RaisesExc
-        from _pytest.recwarn import WarningsRecorder
-
-        from metric_oracle.base.errors import MetricOracleError
-
-        left_raises, left_warns, read, run = (
-            RaisesExc.__exit__, WarningsRecorder.__exit__, CaptureFixture.readouterr, subprocess.run,
-        )  # fmt: skip
-
-        def raised(block, kind, error, trace):
-            if isinstance(error, MetricOracleError):
-                self.add(str(error))
-            return left_raises(block, kind, error, trace)
-
-        def warned(block, *error):
-            for warning in block.list:
-                if warning.category is UserWarning:
-                    self.add(f"warning: {warning.message}")
-            return left_warns(block, *error)
-
-        def captured(fixture):
-            result = read(fixture)
-            self.add_lines(result.err)
-            return result
-
-        def ran(*args, **keywords):
-            result = run(*args, **keywords)
-            self.add_lines(result.stderr)
-            return result
-
-        RaisesExc.__exit__, WarningsRecorder.__exit__ = raised, warned
-        CaptureFixture.readouterr, subprocess.run = captured, ran
-
-
-def pytest_configure(config):
-    """Record in a worker, or in the only process."""
-    if LOG in os.environ:
-        Recorder(Path(os.environ[LOG]) / f"{os.getpid()}.jsonl").watch()
-
-
-def messages():
-    """Run the tests and write the errors and warnings that they provoke."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, LOG: folder, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
-        ignored = [f"--ignore=tests/{name}" for name in ("kernels", "cuda", "web", "encoders", "test_frozen.py")]
-        command = [sys.executable, "-m", "pytest", "-p", "frozen", "-n", "2", "-p", "no:cacheprovider", "-q", *ignored]
-        subprocess.run([*command, *sys.argv[2:], "tests"], cwd=ROOT, env=environment, check=False)
-        raw = {json.loads(line) for path in Path(folder).iterdir() for line in path.open(encoding="utf-8")}
-    write_messages(raw)
-
-
-def write_messages(raw):
-    """Write messages, sorted, each once with those who say it, without what differs from run to run."""
-    roots = "|".join(re.escape(str(root)) for root in (tempfile.gettempdir(), ROOT))
-    places = rf"(?:{roots})/(?:[^\s:,;'\"()]*/|tmp\w+)"
-    found = set()
-    for text in raw:
-        text = re.sub(places, "FOLDER/", normalised(text)).replace("\n", "\\n")
-        text = re.sub(r"\d+\.\d+\.\d+\.dev\d+(\+g[0-9a-f]+)?(\.d\d+)?", "VERSION", text)
-        text = re.sub(r"\b0x[0-9a-f]+|(?<![\w.])(?=[0-9]*[a-f])[0-9a-f]{8,}(?![\w.])", "HEX", text)
-        text = re.sub(r"\d+(\.\d+)? (s|ms|seconds|GiB|MiB)\b", r"N \2", text)
-        text = re.sub(r"FOLDER/[\w-]+(\.\w+)", r"FOLDER/FILE\1", text)  # one message for all bad files of a kind
-        found.add(text)
-    FOLDER.mkdir(exist_ok=True)
-    callers = {}
-    for text in sorted(found):
-        caller, message = re.fullmatch(r"((?:error: )?(?:[\w.-]+(?: [\w-]+)?: )?)(.*)", text).groups()
-        callers.setdefault(message, []).append(caller.removesuffix(": ") or "(none)")
-    text = "".join(f"{message}\n    {'; '.join(callers[message])}\n" for message in sorted(callers))
-    (FOLDER / "messages.txt").write_text(text, encoding="utf-8", errors="backslashreplace")
-
-
 if __name__ == "__main__":
-    messages() if sys.argv[1:2] == ["messages"] else write()
+    write()

@@ -77,7 +77,7 @@ def test_public_names_are_as_frozen():
 
 def test_no_other_file_is_frozen():
     names = {path.relative_to(frozen.FOLDER).parts[0] for path in frozen.FOLDER.iterdir()}
-    assert names <= {"help", "commands", "files", "messages.txt", "public.txt", "signatures.txt"}
+    assert names <= {"help", "commands", "files", "public.txt", "signatures.txt"}
     for folder in ("commands", "files"):
         assert {path.stem for path in (frozen.FOLDER / folder).iterdir()} == {*frozen.SESSIONS}
 

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-import mutants
 from support import SECRET, assert_refused, lacking, published
 from support.sequences import subsequence
 
@@ -50,11 +49,3 @@ def test_subsequence_is_that_of_the_table():
                 new.append(row[j] + 1 if x == y else max(row[j + 1], new[j]))
             row = new
         assert subsequence(a, b) == row[-1]
-
-
-@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda mutant: f"{mutant.path}: {mutant.name}")
-def test_every_mutant_can_be_planted(mutant):
-    """One that no longer can is an attack less."""
-    source = (mutants.REPOSITORY / "metric_oracle" / mutant.path).read_text(encoding="utf-8")
-    assert source.count(mutant.old) == 1
-    assert mutant.old != mutant.new

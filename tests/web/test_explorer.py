@@ -165,7 +165,7 @@ def test_a_row_is_read_without_a_click(client, nasty, real, prepared):
 
 
 def test_the_first_pages_of_a_whole_study_stay_small():
-    """2,192 test reports and five files: pages as small as those of a few, whose seconds `benchmarks.pages` measures."""
+    """2,192 test reports and five files: pages of at most 200 kB. `benchmarks.pages` measures their seconds."""
     ids = [f"s{i}" for i in range(2192)]
     files = [
         made_up(ids, metric, texts=NASTY, k=2, seed=seed)
