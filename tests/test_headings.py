@@ -79,6 +79,74 @@ def test_a_singular_within_a_sentence_is_no_heading(tmp_path):
     assert found.texts == ["Normal. Incidental finding: a nodule."]
 
 
+@pytest.mark.parametrize(
+    ("text", "findings", "impression"),
+    [
+        (
+            "Findings: Lungs: clear. Other findings: None. Impression: Normal.",
+            "Lungs: clear. Other findings: None.",
+            "Normal.",
+        ),
+        ("Clinical impression: cough. Findings: Clear. Impression: Normal.", "Clear.", "Normal."),
+        ("Clinical impression: cough.\nImpression: Normal.\nFindings: Clear.", "Clear.", "Normal."),
+        ("CHEST: Findings: A. Impression: B.\nABDOMEN: Findings: C. Impression: D.", "A. C.", "B.\nABDOMEN: D."),
+        ("Impression: B. Findings: A. Impression: D.", "A.", "B. D."),
+        ("Findings: A. Findings: C. Impression: B.", "A. Findings: C.", "B."),
+        ("Findings: A; Impression: B", "A;", "B"),
+        ("findings : a , other findings : none . impression : b .", "a , other findings : none .", "b ."),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*marks that count as words")
+def test_a_heading_begins_a_line_or_a_sentence(tmp_path, text, findings, impression):
+    path = write(tmp_path / "a.csv", {"1": text})
+    for section, part in (("findings", findings), ("impression", impression)):
+        for read in (mo.read_reports, mo.read_predictions):
+            assert read(path, mo.Read(section=section)).texts == [part]
+        references = mo.reports({"1": part, "2": "Clear."}, mo.Read(section=section))
+        best = mo.best_of({"1": [text], "2": [text]}, references, "rouge-l")
+        assert best.signature["section"] == section
+        assert best.scores["rouge-l"][0] == 1.0
+
+
+def test_several_parts_of_a_section_are_told(oracle, tmp_path):
+    text = "CHEST: Findings: A. Impression: B. ABDOMEN: Findings: C. Impression: D."
+    path = write(tmp_path / "a.csv", {"1": text, "2": BOTH["1"], "3": BOTH["2"]})
+    note = "what follows Findings: (1 have it several times, and their parts are joined)"
+    assert note in mo.read_reports(path, mo.Read(section="findings")).source
+    assert note not in mo.read_reports(write(tmp_path / "b.csv", BOTH), mo.Read(section="findings")).source
+    code, _, err = oracle("build-index", path, "--out", tmp_path / "INDEX", "-m", "bleu", "--section", "findings")
+    assert (code, note in err) == (0, True)
+    assert mo.open_index(tmp_path / "INDEX").strings("text").to_pylist()[0] == "A. C."
+
+
+def test_words_before_the_only_heading_impression_are_the_findings(oracle, tmp_path):
+    unnamed = {
+        study: f"{findings} Other findings: None. Impression: {impression}" for study, findings, impression in ROWS
+    }
+    path = write(tmp_path / "a.csv", unnamed)
+    for read in (mo.read_reports, mo.read_predictions):
+        cut = read(path, mo.Read(section="findings"))
+        assert cut.texts == [f"{row[1]} Other findings: None." for row in ROWS]
+        assert "what stands before Impression:" in cut.source
+        assert read(path, mo.Read(section="impression")).texts == [row[2] for row in ROWS]
+        assert read(path).texts == [*unnamed.values()]
+    code, out, _ = oracle("score", write(tmp_path / "r.csv", BOTH), path, "-m", "bleu", "--section", "impression")
+    assert (code, mean(out)) == (0, 1.0)
+
+
+@pytest.mark.parametrize("section", ["findings", "impression"])
+def test_a_heading_that_may_be_a_word_of_the_text_is_asked_for(tmp_path, section):
+    texts = {study: f"Findings: {findings[:-1]} impression: {impression}" for study, findings, impression in ROWS}
+    match = (
+        r"3 of 3 texts begin with Findings: or Impression:, and have the other one in the middle of a sentence, .* "
+        r"Write it at the beginning of a line or sentence, or give the sections columns of their own\.$"
+    )
+    for read in (mo.read_reports, mo.read_predictions):
+        with pytest.raises(InputError, match=match):
+            read(write(tmp_path / "a.csv", texts), mo.Read(section=section))
+        assert read(tmp_path / "a.csv").texts == [*texts.values()]
+
+
 @pytest.mark.parametrize("section", ["findings", "impression"])
 def test_both_sides_are_cut_by_one_rule(oracle, files, section):
     for references, predictions in ((files["both"], files["p.json"]), (files["both"], files[section])):

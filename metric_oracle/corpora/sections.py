@@ -110,15 +110,16 @@ def _mit_name(header: str) -> str:
 
 # Sections under their names within one text, as ReXrank has them.
 # Singular and plural, and headings without a colon, only where no sentence has them: "incidental finding: a nodule".
-HEADING = (
+_HEADING = re.compile(
     r"\b(findings|impression)\s*[:\uff1a][*_]*\s*|[ \t]*\[(findings?|impressions?)\]\s*:?\s*"
-    r"|^[ \t#*_]*(findings?|impressions?)[*_ \t]*(?:[:\uff1a][*_]*\s*|\n\s*)"
+    r"|^[ \t#*_]*(findings?|impressions?)[*_ \t]*(?:[:\uff1a][*_]*\s*|\n\s*)",
+    re.IGNORECASE | re.MULTILINE,
 )
-_HEADING = re.compile(HEADING, re.IGNORECASE | re.MULTILINE)
+_BLANKS = " \t\xa0\u3000"
 
 
-def may_have(text: str, word: str) -> bool:
-    """Return False only if a text has no such word in any case: a quick look before `HEADING` is searched."""
+def _may_have(text: str, word: str) -> bool:
+    """Return False only if a text has no such word in any case: a quick look before `_HEADING` is searched."""
     return word in text.lower() or not text.isascii()
 
 
@@ -127,24 +128,97 @@ def _section_of(heading: re.Match[str]) -> str:
     return "findings" if str(heading[heading.lastindex or 0]).lower().startswith("finding") else "impression"
 
 
+def headings_of(text: str) -> list[re.Match[str]]:
+    """Return the headings of a text: those that begin a line or a sentence, or stand in brackets.
+
+    "Other findings:" and "Clinical impression:" are words of a sentence.
+    """
+    if not (_may_have(text, "finding") or _may_have(text, "impression")):
+        return []
+    return [found for found in _HEADING.finditer(text) if not _is_within(text, found)]
+
+
+def _is_within(text: str, heading: re.Match[str]) -> bool:
+    """Return whether a heading stands in the middle of a sentence: behind a word, or what goes on after a comma."""
+    if heading[1] is None:
+        return False
+    before = text[: heading.start()].rstrip(_BLANKS)[-1:]
+    # A dash belongs to the word unless a blank is behind it.
+    return before.isalnum() or before in {",", "&", "/", "'"} or text[: heading.start()][-1:] == "-"
+
+
+def _order_of(text: str) -> list[str]:
+    """Return the sections that the headings of a text begin, in their order."""
+    return [*map(_section_of, headings_of(text))]
+
+
 def by_headings(
     texts: Sequence[str | None], wanted: str | None, known: tuple[str | None, str] = (None, "")
 ) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
     """Cut texts that hold both sections under "Findings:" and "Impression:" to the section that is wanted.
 
     They are cut if more than half of those with content have both headings; a text without the heading of the section
-    then becomes None. If `wanted` is None or both, both sections are left, without the headings. Return the texts,
-    (their section, how it is known), which is `known` for texts that are not cut, and a note on what was done or "".
+    then becomes None. If `wanted` is None or both, both sections are left, without the headings. If a section is wanted
+    and more than half have words and then "Impression:" alone, these words are the findings. Return the texts, (their
+    section, how it is known), which is `known` for texts that are not cut, and a note on what was done or "".
+
+    Raise InputError if more than half have both only where a heading in the middle of a sentence counts.
     """
     contents = [text for text in texts if text and text.strip()]
-    may_have_both = (text for text in contents if may_have(text, "finding") and may_have(text, "impression"))
-    if 2 * sum({*map(_section_of, _HEADING.finditer(text))} == {*SECTIONS[:2]} for text in may_have_both) <= len(
-        contents
-    ):
-        return texts, known, ""
-    if wanted in (None, JOINED):
-        return [text and without_headings(text) for text in texts], (JOINED, "headers"), NO_HEADINGS
-    return [text and under_heading(text, str(wanted)) for text in texts], (wanted, "headers"), under_note(str(wanted))
+    orders = [_order_of(text) for text in contents]
+    most = len(contents) / 2
+    if sum({*order} == {*SECTIONS[:2]} for order in orders) > most:
+        if wanted in (None, JOINED):
+            return [text and without_headings(text) for text in texts], (JOINED, "headers"), NO_HEADINGS
+        n = sum(_n_parts(order, str(wanted)) > 1 for order in orders)
+        several = f" ({n:,} have it several times, and their parts are joined)" if n else ""
+        cut = [text and under_heading(text, str(wanted)) for text in texts]
+        return cut, (wanted, "headers"), under_note(str(wanted)) + several
+    if wanted is not None and sum(map(_begins_unnamed, contents, orders)) > most:
+        cut = [text and _by_impression(text, wanted) for text in texts]
+        note = {"findings": "what stands before Impression:", "impression": under_note("impression")}
+        return cut, (wanted, "headers"), note.get(wanted, "without Impression:")
+    if wanted in SECTIONS[:2] and known[1] != "column":
+        _refuse_within(contents, most)
+    return texts, known, ""
+
+
+def _n_parts(order: Sequence[str], section: str) -> int:
+    """Return the number of parts of a section; headings of one section in a row begin one part."""
+    return sum(here == section != before for before, here in zip(["", *order], order, strict=False))
+
+
+def _begins_unnamed(text: str, order: Sequence[str]) -> bool:
+    """Return whether a text has words, then "Impression:" as its only heading."""
+    return [*order] == ["impression"] and headings_of(text)[0].start() > 0
+
+
+def _by_impression(text: str, wanted: str) -> str | None:
+    """Return the part that is wanted of a text that "Impression:", its only heading, divides.
+
+    Without such a heading, a text has findings alone.
+    """
+    if not _begins_unnamed(text, _order_of(text)):
+        return text if wanted != "impression" else under_heading(text, wanted)
+    (heading,) = headings_of(text)
+    parts = {"findings": text[: heading.start()].strip(), "impression": text[heading.end() :].strip()}
+    return parts[wanted] if wanted in parts else " ".join(filter(None, parts.values()))
+
+
+def _refuse_within(contents: Sequence[str], most: float) -> None:
+    """Raise InputError if more than `most` texts begin with a heading and have the other within a sentence."""
+    n = 0
+    for text in contents:
+        order = _order_of(text)
+        # One that begins with a heading is divided; whether the other word divides it cannot be told.
+        if len({*order}) == 1 and headings_of(text)[0].start() == 0:
+            n += {*map(_section_of, _HEADING.finditer(text))} == {*SECTIONS[:2]}
+    if n > most:
+        raise InputError(
+            f"{n:,} of {len(contents):,} texts begin with Findings: or Impression:, and have the other one in the "
+            "middle of a sentence, where it may be a heading or a word of the text.",
+            "Write it at the beginning of a line or sentence, or give the sections columns of their own.",
+        )
 
 
 NO_HEADINGS = "without Findings: and Impression:"
@@ -156,27 +230,33 @@ def under_note(section: str) -> str:
 
 
 def under_heading(text: str, section: str) -> str | None:
-    """Return what follows the heading of a section, up to the heading of the other; None without that heading.
+    """Return what follows each heading of a section, up to one of the other; None without such a heading.
 
-    The result is stripped. A blank text stays as it is.
+    The parts are stripped and joined with a blank. A blank text stays as it is.
     """
     if not text.strip():
         return text
-    headings = [*_HEADING.finditer(text)]
-    first = next((found for found in headings if _section_of(found) == section), None)
-    if first is None:
-        return None
-    after = (found.start() for found in headings if found.start() > first.start() and _section_of(found) != section)
-    return text[first.end() : next(after, len(text))].strip()
+    headings = headings_of(text)
+    # One that follows a heading of the same section is a word of that section.
+    turns = [
+        heading
+        for before, heading in zip([None, *headings], headings, strict=False)
+        if before is None or _section_of(before) != _section_of(heading)
+    ]
+    ends = [heading.start() for heading in turns[1:]] + [len(text)]
+    parts = [
+        text[heading.end() : end] for heading, end in zip(turns, ends, strict=False) if _section_of(heading) == section
+    ]
+    return " ".join(filter(None, map(str.strip, parts))) if parts else None
 
 
 def without_headings(text: str) -> str:
-    """Return a text without its two headings, findings before impression; one without both stays as it is."""
+    """Return a text without its headings, findings before impression; one without both stays as it is."""
     parts = [under_heading(text, section) for section in ("findings", "impression")]
-    found = _HEADING.search(text)
-    if found is None or None in parts or not text.strip():
+    headings = headings_of(text)
+    if not headings or None in parts or not text.strip():
         return text
-    return " ".join(filter(None, [text[: found.start()].strip(), *parts]))
+    return " ".join(filter(None, [text[: headings[0].start()].strip(), *parts]))
 
 
 def check_sections(

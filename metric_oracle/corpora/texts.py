@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from metric_oracle.base.errors import InputError
-from metric_oracle.corpora.sections import HEADING, may_have
+from metric_oracle.corpora.sections import headings_of
 
 # What pandas writes and reads for a missing value, alone in a cell. "None." with its full stop is a report.
 MISSING_WORDS = frozenset(
@@ -37,17 +37,36 @@ _WITHIN = (
         r"with escapes (\n, \")",
         r"\\(?:n|[rt](?![a-z])|[\"'/\\\s]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|$)|\"\"|_x000[9AaDd]_",
     ),
-    ("with tokens of a model (</s>)", r"</?(?:s|pad|unk|bos|eos)>|<\|\w+\|>|\[(?:CLS|SEP|PAD|EOS)\]"),
-    ("with HTML (&amp;)", r"&(?:[a-z]{2,6}|#\d{1,5}|#x[0-9a-fA-F]{1,4});|</?(?:br|p|div|b|i|span)\s*/?>"),
-    # Where most texts have both, they were cut.
-    ("with a heading (Findings:)", rf"(?im:{HEADING})"),
+    (
+        "with HTML (&amp;)",
+        r"&(?:[a-z]{2,6}|#\d{1,5}|#x[0-9a-fA-F]{1,4});|</?(?i:br|p|div|b|i|u|em|strong|span|ul|ol|li|h\d)\s*/?>",
+    ),
+    # A turn of a chat, or a part of an answer.
+    (
+        "with a template of a model (ASSISTANT:)",
+        (
+            r"\[/?INST\]|<</?SYS>>|</?(?:think|thinking|reasoning|answer|solution|output|response|report)>|\\boxed\{"
+            r"|\b(?:ASSISTANT|USER|HUMAN|SYSTEM|GPT|BOT)\s*:"
+            r"|(?m:^[ \t#*]*(?:Assistant|User|Human|System|Instruction|Input|Output|Response|Answer)[*\s]*:)"
+        ),
+    ),
+    # A word in angle or square brackets (<end_of_turn>, [UNK]) that stands for nothing left out (<XXXX>); startseq;
+    # and what joins parts of words.
+    (
+        "with tokens of a model (</s>)",
+        (
+            r"</?(?!X+>)[A-Za-z_][\w-]*>|<[|\uff5c][^<>\n]{1,40}[|\uff5c]>|<0x[0-9A-F]{2}>|\[(?:[A-Z]{3,6}|gMASK|unused\d+)\]"
+            r"|\b(?:start|end|begin|stop)_?(?:seq|sequence|token)\b|[\u0120\u010a\u2581]|(?:^|(?<=\s))##\w|\w@@(?!\S)"
+        ),
+    ),
 )
 _PATTERNS = [(kind, re.compile(rf"(?:{pattern})\Z", re.DOTALL)) for kind, pattern in _WHOLE]
 _SEARCHED = [(kind, re.compile(pattern)) for kind, pattern in _WITHIN]
 
-# A quick look, because reports rarely have any: what each of `_PATTERNS` needs, and each of `_SEARCHED` but headings.
+# A quick look, because reports rarely have any: what each of `_PATTERNS` needs, and each of `_SEARCHED`.
 _QUOTE_OR_LIST, _DTYPE = re.compile(rf"[{_QUOTES}\[]"), "dtype: "
-_CHARACTER, _ESCAPED = re.compile(r"[\\\"<\[&]"), "_x000"
+_CHARACTER = re.compile(r"[\\\"<\[&#@:\u0120\u010a\u2581]|_x000|seq|token")
+_HEADED = "with a heading (Findings:)"  # where most texts have both, they were cut
 
 
 def is_missing(cell: object) -> bool:
@@ -97,10 +116,10 @@ def count_marks(texts: Iterable[str]) -> Counter[str]:
         kind = None
         if _QUOTE_OR_LIST.search(text) or _DTYPE in text:
             kind = next((kind for kind, pattern in _PATTERNS if pattern.match(text)), None)
-        if kind is None and (
-            _CHARACTER.search(text) or _ESCAPED in text or may_have(text, "finding") or may_have(text, "impression")
-        ):
+        if kind is None and _CHARACTER.search(text):
             kind = next((kind for kind, pattern in _SEARCHED if pattern.search(text)), None)
+        if kind is None and headings_of(text):
+            kind = _HEADED
         if kind is not None:
             counts[kind] += 1
     return counts

@@ -1,5 +1,6 @@
 """Rewards for training: a metric in the shape that TRL's GRPO trainer calls."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import numpy as np
 
 from metric_oracle.base.arguments import check_options, given_of
 from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.progress import say
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.texts import is_missing
+from metric_oracle.corpora.texts import count_marks, is_missing, remarks
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.judges.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
@@ -141,6 +143,7 @@ class _Reward:
 
     def __init__(self, scorer: "Scorer", arguments: tuple[Any, ...]) -> None:
         self._scorer, self._arguments = scorer, arguments
+        self._told: set[str] = set()  # kinds of marks
         direction = "" if scorer.record.higher_is_better else "negative "
         self.__name__ = f"{direction}{self._kind}{scorer.record.name}"  # which a trainer shows
 
@@ -155,6 +158,13 @@ class _Reward:
         index = Path(index).absolute() if isinstance(index, str | Path) else index
         return partial(self._make, metric, index=index, column=column, sources=sources), ()
 
+    def _tell_marks(self, texts: Sequence[str], what: str) -> None:
+        """Tell marks within completions or references, `what`, that count as words: of each kind at its first call."""
+        marks = {kind: n for kind, n in count_marks(texts).items() if f"{what} {kind}" not in self._told}
+        if marks:
+            self._told |= {f"{what} {kind}" for kind in marks}
+            say(f"{what}: {remarks(Counter(), Counter(marks))}; pass their text alone", None)
+
     @called("reward")
     def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
         texts, column = _texts_of(completions, "completions"), self._arguments[2]
@@ -162,6 +172,8 @@ class _Reward:
         truth = [None if is_missing(text) else text for text in _column(columns.get(name), name, len(texts))]
         own = [i for i, text in enumerate(truth) if text is not None]
         references = _texts_of([truth[i] for i in own], name)
+        self._tell_marks([texts[i] for i in own], "completions")
+        self._tell_marks(references, name)
         rewards: list[float | None] = [None] * len(texts)
         single = np.ones(len(own), np.int64)
         scores = self._scorer.scores([texts[i] for i in own], references, single)
@@ -179,6 +191,7 @@ class _ConsensusReward(_Reward):
     @called("consensus_reward")
     def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
         texts, column = _texts_of(completions, "completions"), self._arguments[2]
+        self._tell_marks(texts, "completions")
         given = prompts if column == "prompts" else columns.get(column)
         groups: dict[Any, list[int]] = {}
         for i, value in enumerate(_column(given, column, len(texts))):

@@ -19,7 +19,16 @@ MARKED = {
     ],
     "in brackets, as a written list": ["[{}]"],
     "as written bytes (b'...')": ["b'{}'", 'b"{}"', "u'{}'"],
-    "with tokens of a model (</s>)": ["<s>{}</s>", "{}<|im_end|>", "[CLS] {} [SEP]"],
+    "with tokens of a model (</s>)": [
+        "<s>{}</s>", "{}<|im_end|>", "[CLS] {} [SEP]", "<PAD> {} <PAD>", "{}<end_of_turn>", "{} [UNK]",
+        "startseq {} endseq",
+        "\u0120{}", "\u2581{}", "{} ##ed", "ede@@ ma {}", "{}<0x0A>", "<start>{}<end>", "[MASK] {}", "{}<unused0>",
+        "<\uff5cend\uff5c>{}", "<image> {}", "{}</w>",
+    ],
+    "with a template of a model (ASSISTANT:)": [
+        "[INST] {} [/INST]", "USER: Describe. ASSISTANT: {}", "### Response:\n{}", "Assistant: {}",
+        "<think>A heart.</think><answer>{}</answer>", "<<SYS>>{}", "\\boxed{{{}}}", "<report>{}</report>",
+    ],
     "in quotes": [
         "'{}'", '"{}"', '""{}""', "\u201c{}\u201d", "\u201e{}\u201c", "\u00ab{}\u00bb", "`{}'", "=\"{}\"", ' "{}"',
         "'The patient's {}'", '"The "normal" {}"',
@@ -89,6 +98,23 @@ def test_python_warns(tmp_path, reference):
         with pytest.warns(UserWarning, match=f"{NOTE}as a written list") as told:
             call()
         assert len(told) == 1
+
+
+def test_rewards_tell_the_marks_of_a_kind_once():
+    completions = [f"<think>A heart.</think><answer>{text}</answer>" for text in TEXTS]
+    chats = [[{"role": "assistant", "content": text}] for text in completions]
+    for rewarded, given in ((mo.reward("rouge-l"), {"reference": TEXTS}), (mo.consensus_reward("rouge-l"), {})):
+        for texts in (completions, chats):
+            columns = {"prompts": ["a"] * len(texts), "completions": texts, **given}
+            if texts is completions:
+                with pytest.warns(
+                    UserWarning, match="completions: marks that count as words .*: 3 with a template"
+                ) as told:
+                    rewarded(**columns)
+                assert len(told) == 1
+            rewarded(**columns)  # a warning would fail
+    with pytest.warns(UserWarning, match="ground_truth: marks that count as words .*: 3 with tokens"):
+        mo.reward("rouge-l")(completions=TEXTS, ground_truth=[f"{text}<eos>" for text in TEXTS])
 
 
 # Ways to write CSV

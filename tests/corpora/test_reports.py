@@ -42,7 +42,7 @@ def test_iu_xray_impressions(iu_xray):
     assert reports.counts["rows"] == 3851
     assert reports.counts["missing"] == len(reports.states["missing"]) == 31
     assert reports.counts["kept"] == len(reports.ids) == len(reports.texts) == 3820
-    marks = "marks that count as words of the reports: 2 with HTML (&amp;), 1 with a heading (Findings:)"
+    marks = "marks that count as words of the reports: 3 with HTML (&amp;), 1 with a heading (Findings:)"
     assert (
         reports.source == f"IU X-ray CSV, id uid, column impression, findings not taken, 3,820 of 3,851 rows; {marks}"
     )
