@@ -1,8 +1,8 @@
 """Representation of label agreement: a pair of flags per label, "positive" and "not positive".
 
 It has no files of its own and is made from the labels that an index stores. The share of labels on which two reports
-agree is the cosine of their vectors: each label on which they agree adds 1 to the inner product, and every vector has
-as many ones as there are labels.
+agree is the inner product of their vectors over the squared length of one: each label on which they agree adds 1 to
+the product, and every vector has as many ones as there are labels.
 """
 
 from dataclasses import dataclass

@@ -3,6 +3,7 @@
 import csv
 
 import numpy as np
+import polars as pl
 import pytest
 
 import metric_oracle as mo
@@ -48,7 +49,7 @@ def check(corpus, tests, uncertain, folder, k):
         rows, scores = (table[name].to_numpy().reshape(len(tests), k) for name in ("row", "score"))
         expected = np.argsort(-share, axis=1, kind="stable")[:, :k]
         assert np.array_equal(rows, expected)
-        assert scores == pytest.approx(np.take_along_axis(share, expected, axis=1), rel=1e-15, abs=0)
+        assert np.array_equal(scores, np.take_along_axis(share, expected, axis=1))  # k / n, to the last bit
         best = table["n_ties"].to_numpy().reshape(len(tests), k)[:, 0]
         assert np.array_equal(best, (share == share.max(axis=1, keepdims=True)).sum(axis=1))
 
@@ -67,6 +68,31 @@ def test_random_corpora_full_of_ties(uncertain, n_used, tmp_path):
 def test_real_labels(iu_xray, tmp_path):
     labels = read_labels(iu_xray / "chexbert_labels_organ.csv").values
     check(labels[300:], labels[:300], "positive", tmp_path, 5)
+
+
+N_LABELS = 50
+SHARES = [7, 14, 17, 28, 34, 47]  # of 50: sqrt(k^2 / n^2) is not k / n
+
+
+def labelled(ids, positives):
+    """Return reports that have the first labels of a table of `N_LABELS`, as many as `positives` says."""
+    columns = {f"l{j}": [float(j < n) for n in positives] for j in range(N_LABELS)}
+    return mo.reports(dict.fromkeys(ids, "a report"), labels=pl.DataFrame({"study_id": list(ids)} | columns))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_share_at_a_threshold_is_the_number_that_people_type(backend, tmp_path):
+    """`--min-score 0.56` and `--where "...>=0.56"` keep 28 of 50; the next greater number leaves it out."""
+    index = mo.build_index(labelled(["all"], [N_LABELS]), tmp_path / "I", metrics="labels:agreement,rouge-l")
+    for k in SHARES:
+        share, own = float(f"{k / N_LABELS:.2f}"), labelled(["q"], [k])
+        for least, n in ((share, 1), (np.nextafter(share, 1), 0)):
+            options = mo.SearchOptions(min_score=float(least), backend=backend)
+            found = mo.retrieve(index, own, "labels:agreement", options=options).table
+            assert found["score"].to_pylist() == [share] * n
+            if backend == "cpu":
+                where = mo.SearchOptions(where=f"labels:agreement>={float(least)!r}")
+                assert mo.retrieve(index, own, "rouge-l", options=where).table.num_rows == n
 
 
 def test_blocks_of_queries_score_as_pairs():
@@ -108,7 +134,7 @@ def check_srr(corpus, tests, folder, k):
         wanted = expected[metric]
         best = np.argsort(-np.round(wanted, 12), axis=1, kind="stable")[:, :k]
         assert np.array_equal(rows, best)
-        assert scores == pytest.approx(np.take_along_axis(wanted, best, axis=1), rel=1e-14, abs=0)
+        assert np.array_equal(scores, np.take_along_axis(wanted, best, axis=1))
         assert len(np.unique(wanted)) > 2
 
 
@@ -165,4 +191,4 @@ def test_srr_is_a_column(tmp_path, oracle):
     sides = [np.stack([c == n for n in (1, 2, 3)], axis=2).reshape(9, -1) for c in classes]
     rows = list(csv.DictReader(shown.splitlines()))
     assert [float(row["srr-bert"]) for row in rows] == pytest.approx([*map(f1_of, *sides)], rel=1e-15)
-    assert [float(row["srr-bert:agreement"]) for row in rows] == pytest.approx((sides[0] == sides[1]).mean(axis=1))
+    assert [float(row["srr-bert:agreement"]) for row in rows] == (sides[0] == sides[1]).mean(axis=1).tolist()

@@ -1,4 +1,4 @@
-"""Cosine of the 14 CheXbert labels."""
+"""Cosine of the 14 CheXbert labels, and the share of labels on which two reports agree."""
 
 from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
@@ -18,7 +18,6 @@ _SOURCE = SourceRecord(
 LABELS = RepresentationRecord("labels", "metric_oracle.indexes.labels:LabelDocuments", _SOURCE)
 _FOURTEEN = RepresentationRecord("agreement", "metric_oracle.indexes.agreement:AgreementDocuments", parts=(LABELS,))
 _FIVE = RepresentationRecord("agreement_5", "metric_oracle.indexes.agreement:FiveLabelDocuments", parts=(LABELS,))
-_AGREEMENT = "share of equal labels of {}, positive or not, as in FactMM-RAG (Sun et al., arXiv 2407.15268)"
 METRICS = (
     Metric(
         "chexbert:labels",
@@ -27,6 +26,15 @@ METRICS = (
         "cosine of the 14-label vectors, Yu et al., Patterns 2023",
         shown_in=("score",),
     ),
-    Metric("chexbert:agreement", _FOURTEEN, "chexbert_labels", _AGREEMENT.format("14"), tool="factmm-rag"),
-    Metric("chexbert:agreement-5", _FIVE, "chexbert_labels", _AGREEMENT.format("5"), tool="factmm-rag"),
+    *(
+        Metric(
+            f"chexbert:{name}",
+            reads,
+            "chexbert_labels",
+            f"share of equal labels of {n}, positive or not, as in FactMM-RAG (Sun et al., arXiv 2407.15268)",
+            {"measure": "agreement"},
+            tool="factmm-rag",
+        )
+        for name, reads, n in (("agreement", _FOURTEEN, 14), ("agreement-5", _FIVE, 5))
+    ),
 )

@@ -1,4 +1,4 @@
-"""Cosine of CheXbert's 14 labels: products with all distinct label vectors, of which a corpus has few."""
+"""Cosine and agreement of labels: products with all distinct label vectors, of which a corpus has few."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -7,46 +7,45 @@ import numpy as np
 
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.contract import Capabilities, Kernel
-from metric_oracle.kernels.cosine.score import integer_cosine
 from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_best, threshold
 
 
 class LabelVectors(NamedTuple):
     """Distinct label vectors of a corpus or of queries."""
 
-    vectors: np.ndarray  # int8[D, 14]
+    vectors: np.ndarray  # int8[D, L]
     row_ptr: np.ndarray  # int64[D + 1], offset of the rows with each vector in `row_id`
     row_id: np.ndarray  # int64[N], corpus rows or queries
 
 
 class Workspace(NamedTuple):
-    """Scratch arrays of one thread; S distinct squared lengths occur, and M is the greatest of them and 14."""
+    """Scratch arrays of one thread; S squared lengths occur, and M is the greatest of them and of a query's, L."""
 
     best: Best  # the best documents so far
-    labels: np.ndarray  # int8[14, D], the vectors of the corpus, label by label
-    length: np.ndarray  # int64[D], index in `squares` of the squared length of each vector
-    squares: np.ndarray  # int64[S], distinct squared lengths, ascending
+    labels: np.ndarray  # int8[L, D], the vectors of the corpus, label by label
+    length: np.ndarray  # int64[D], number of the squared length of each vector, of the S ones in ascending order
     dot: np.ndarray  # int32[D], products of all vectors with the query
-    # float64[S, 2 M + 1], cosine of the query with a vector of each squared length, for each product from -M to M
+    # float64[M + 1, S, 2 M + 1], score of a query of each squared length, from 0 to M, with a vector of each squared
+    # length, for each product from -M to M
     score: np.ndarray
 
 
 @jit
 def search_labels(corpus, vectors, first, last, k, work, answers):
-    """Write the k best rows of the corpus for the queries first .. last - 1 of `vectors`, int8[Q, 14], into `answers`.
+    """Write the k best rows of the corpus for the queries first .. last - 1 of `vectors`, int8[Q, L], into `answers`.
 
     `corpus` is a `LabelVectors`, `work` a `Workspace`.
 
     Exactness
     ---------
-    Products are integers, and cosines those of `integer_cosine`: a product is at most the larger squared length.
+    Products are integers, and scores those of the backend: a product is at most the larger squared length.
 
     Cost
     ----
     One multiplication and one addition for each vector and each label that is not 0 in the query, vectorised, and one
     look-up per vector.
     """
-    most = work.score.shape[1] // 2
+    most = work.score.shape[2] // 2
     for q in range(first, last):
         begin(work.best, answers, q)
         work.dot[:] = 0
@@ -58,12 +57,10 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
                 column = work.labels[label]
                 for d in range(np.uint64(len(work.dot))):  # vectorised
                     work.dot[d] += x * column[d]
-        for row in range(len(work.squares)):
-            for product in range(-most, most + 1):
-                work.score[row, product + most] = integer_cosine(np.int64(product), work.squares[row], square)
+        score = work.score[square]
         theta = threshold(work.best, k)
         for d in range(np.uint64(len(work.dot))):
-            value = work.score[work.length[d], work.dot[d] + most]
+            value = score[work.length[d], work.dot[d] + most]
             if value >= theta:
                 insert(np.int64(d), value, corpus.row_ptr, k, work.best)
                 theta = threshold(work.best, k)
@@ -71,10 +68,10 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
 
 
 def cosines(dot, squares, square):
-    """Return the exact cosines of a query with label vectors, float64[D], 0 where a length is 0.
+    """Return the exact cosines of label vectors, float64[...], 0 where a length is 0.
 
-    `dot`, float64[D], are their products, `squares`, float64[D], the squared lengths of the vectors, and `square` that
-    of the query. Each cosine is the root of one quotient of integers, so that equal cosines are equal numbers.
+    `dot`, float64[...], are their products, `squares` the squared lengths of the documents, and `square` those of the
+    queries. Each cosine is the root of one quotient of integers, so that equal cosines are equal numbers.
     """
     root = np.sqrt(dot * dot / np.maximum(squares * square, 1))  # the product is 0 if a length is
     return np.where(dot < 0, -root, root)
@@ -82,8 +79,9 @@ def cosines(dot, squares, square):
 
 @dataclass(frozen=True)
 class Backend(Kernel):
-    """Cosine of CheXbert's labels on CPUs."""
+    """Cosine and agreement of labels on CPUs."""
 
+    measure: str = "cosine"  # or "agreement", of the vectors of `AgreementDocuments`
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
@@ -95,24 +93,26 @@ class Backend(Kernel):
         n_labels = corpus.vectors.shape[1]
         squares, length = np.unique(np.sum(corpus.vectors.astype(np.int64) ** 2, axis=1), return_inverse=True)
         most = max(int(squares.max(initial=0)), n_labels)  # a query may be longer than all vectors
+        product, square = np.arange(-most, most + 1.0), np.arange(most + 1.0)
+        score = np.empty((len(square), len(squares), len(product)))
+        score[:] = self.scores((product, squares[:, None], square[:, None, None]))
         return Workspace(
             new_best(len(corpus.vectors)),
             np.ascontiguousarray(corpus.vectors.T),
             length.reshape(-1),
-            squares,
             np.empty(len(corpus.vectors), np.int32),
-            np.empty((len(squares), 2 * most + 1)),
+            score,
         )
 
     def score_all(self, corpus, batch, chosen):
-        """Yield, for each of the chosen distinct queries, its cosines with all documents: float64[D]."""
+        """Yield, for each of the chosen distinct queries, its scores with all documents: float64[D]."""
         # Products of so few small integers are exact in float32.
         vectors, queries = corpus.vectors.astype(np.float32), batch.vectors[list(chosen)].astype(np.float32)
         squares = np.einsum("dl,dl->d", vectors, vectors).astype(np.float64)
         for first in range(0, len(queries), self.capabilities.queries_at_once):
             block = queries[first : first + self.capabilities.queries_at_once]
             for query, dot in zip(block, block @ vectors.T, strict=True):
-                yield cosines(dot.astype(np.float64), squares, float(query @ query))
+                yield self.scores((dot.astype(np.float64), squares, np.float64(query @ query)))
 
     def counts(self, corpus, batch, query, document, known=None):
         """Return products and squared lengths of the label vectors of pairs: float64[3, n], whole numbers."""
@@ -120,5 +120,12 @@ class Backend(Kernel):
         return [np.sum(x * y, axis=1) for x, y in ((a, b), (a, a), (b, b))]
 
     def scores(self, counts):
-        """Return the cosines of pairs, float64[n]."""
+        """Return the scores of pairs, float64[n], from products and squared lengths.
+
+        Of vectors of `AgreementDocuments` the product is the number of labels on which two agree, and each squared
+        length that of all labels: the share is one division of integers, the number of `labels.score.agreement`.
+        """
+        if self.measure == "agreement":
+            product, squares, _ = counts
+            return product / np.maximum(squares, 1)
         return cosines(*counts)

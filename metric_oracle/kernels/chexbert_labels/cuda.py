@@ -1,4 +1,4 @@
-"""Cosine of CheXbert's 14 labels on a GPU: torch selects the candidates, the host scores them again."""
+"""Cosine and agreement of labels on a GPU: torch selects the candidates, the host scores them again."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,7 +9,6 @@ import numpy as np
 from metric_oracle.kernels import _device
 from metric_oracle.kernels._errors import FLOAT64, check_bounds, check_dropped, gamma
 from metric_oracle.kernels.chexbert_labels import cpu
-from metric_oracle.kernels.chexbert_labels.cpu import cosines
 from metric_oracle.kernels.contract import Capabilities
 
 LIBRARY = "torch"
@@ -59,7 +58,7 @@ def _candidates(corpus, queries, first, last, k):
 
 @dataclass(frozen=True)
 class Backend(_device.ByLibrary, cpu.Backend):
-    """Cosine of CheXbert's labels on GPUs."""
+    """Cosine and agreement of labels on GPUs."""
 
     library: ClassVar[str] = LIBRARY
     capabilities: ClassVar[Capabilities] = Capabilities(batched=True, signed=True)
@@ -80,7 +79,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
                 query = batch.vectors[q].astype(np.float64)
 
                 def score(documents, query=query):
-                    return cosines(vectors[documents] @ query, squares[documents], query @ query)
+                    return self.scores((vectors[documents] @ query, squares[documents], query @ query))
 
                 scores = score(documents)
                 check_bounds({"float64": float((ERROR - np.abs(screened - scores)).min())})

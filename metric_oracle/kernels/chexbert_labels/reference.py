@@ -1,13 +1,16 @@
-"""Cosine of CheXbert's 14 labels, in plain, slow Python."""
+"""Cosine and agreement of labels, in plain, slow Python."""
 
 from metric_oracle.kernels.cosine.score import integer_cosine
+from metric_oracle.kernels.labels.score import agreement
 
 
-def score(candidate, reference):
+def score(candidate, reference, *, measure="cosine"):
     """Return the cosine of two vectors of integers, one number per label, and an empty dict of components.
 
-    It is 0 if all labels of one are 0 (blank).
+    It is 0 if all labels of one are 0 (blank). With `measure` "agreement", the vectors are those of
+    `AgreementDocuments`, and the result is the share of labels on which they agree.
     """
     a, b = candidate.tolist(), reference.tolist()
     dot = sum(x * y for x, y in zip(a, b, strict=True))
-    return integer_cosine(dot, sum(x * x for x in a), sum(y * y for y in b)), {}
+    squares = [sum(x * x for x in side) for side in (a, b)]
+    return agreement(dot, squares[1]) if measure == "agreement" else integer_cosine(dot, *squares), {}

@@ -39,6 +39,7 @@ METRICS = (
         RepresentationRecord("srr_agreement", "metric_oracle.indexes.agreement:AgreementDocuments", parts=(_SRR,)),
         "chexbert_labels",
         _SRR_CITATION + ", share of equal labels",
+        {"measure": "agreement"},
     ),
     *(
         Metric(

@@ -38,9 +38,7 @@ class Backend(ScoredWhole):
     def scores(self, counts):
         """Return the scores that follow from counts, float64[...], by the same operations as those of `score.py`."""
         if self.measure == "agreement":
-            equal, compared = counts["equal"], counts["compared"]
-            # where nothing is compared nothing is equal
-            return np.sqrt(equal * equal / np.maximum(compared * compared, 1))
+            return counts["equal"] / np.maximum(counts["compared"], 1)  # where nothing is compared nothing is equal
         # where no label is positive none is matched
         return 2.0 * counts["matched"] / np.maximum(counts["sizes"], 1)
 
