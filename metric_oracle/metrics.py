@@ -13,7 +13,7 @@ from typing import Any
 
 from metric_oracle import kernels
 from metric_oracle.base.errors import InputError, as_called
-from metric_oracle.records import COMPOSITE, Metric, RepresentationRecord, SourceRecord, Term, linear
+from metric_oracle.records import COMPOSITE, Metric, RepresentationRecord, SourceRecord, Term, linear, sign_of
 
 # The folders in the order of help, tables and completion; others follow by name.
 _ORDER = (
@@ -105,6 +105,12 @@ def get_metric(metric: str | Metric, *, for_scores: bool = False) -> Metric:
         hint = _hint(metric, for_scores)
         raise InputError("metric", f"must be one of those that {as_called('metrics')} lists", repr(metric), hint)
     return record
+
+
+def is_higher_better(entry: Mapping[str, Any], metric: str) -> bool:
+    """Return whether higher scores are better, as a metric's entry in a signature says; else as the registry does."""
+    direction = entry.get("direction")
+    return sign_of(direction) > 0 if direction else get_metric(metric).higher_is_better
 
 
 def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:

@@ -23,6 +23,34 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def sign_of(direction: str) -> float:
+    """Return the number by which scores are multiplied so that greater ones are better: 1.0 for "higher", else -1.0."""
+    return 1.0 if direction == "higher" else -1.0
+
+
+class Directed:
+    """What has scores of which the higher ones are better, or the lower ones: a metric, a judge, a column.
+
+    Nothing else says which; whatever compares or sorts scores multiplies them by `sign`.
+    """
+
+    higher_is_better: bool
+
+    @property
+    def direction(self) -> str:
+        """Whether "higher" or "lower" scores are better, as signatures have it."""
+        return "higher" if self.higher_is_better else "lower"
+
+    @property
+    def sign(self) -> float:
+        """See `sign_of`."""
+        return sign_of(self.direction)
+
+    def best_of(self, scores: Any) -> float:
+        """Return the best of the scores in an array."""
+        return float(self.sign * (self.sign * scores).max())
+
+
 @dataclass(frozen=True)
 class _Implemented:
     """What a class implements."""
@@ -94,7 +122,7 @@ class RepresentationRecord(_Implemented):
 
 
 @dataclass(frozen=True)
-class Metric:
+class Metric(Directed):
     """A metric or a variant of one."""
 
     name: str  # that users type: the metric and, after a colon, its variant

@@ -88,6 +88,11 @@ def difference(a: Any, b: Any) -> Any:
     return np.where(np.abs(gap) <= _TIE * np.maximum(np.abs(a), np.abs(b)), 0.0, gap)[()]
 
 
+def first_best(values: Array) -> int:
+    """Return the index of the greatest value; of those that differ from it by rounding alone, the first one's."""
+    return int(np.argmax(difference(values.max(), values) == 0))
+
+
 def varies(values: Array, size: float = 0.0) -> bool:
     """Return whether values differ by more than rounding; `size` is that of the numbers whose differences they are."""
     return bool(difference(size + values.max(), size + values.min()) > 0)
@@ -370,11 +375,11 @@ def weights_of_best(n_scores: int, n: int) -> Array:
     return weight
 
 
-def expected_best(scores: Array, n: int, *, higher_is_better: bool = True) -> float:
+def expected_best(scores: Array, n: int, sign: float = 1.0) -> float:
     """Return the expected best of n of these scores, drawn without replacement; the least where lower is better."""
-    ordered = np.sort(scores if higher_is_better else -scores)
+    ordered = np.sort(sign * scores)
     best = float(weights_of_best(len(scores), n) @ ordered)
-    return best if higher_is_better else -best
+    return sign * best
 
 
 def adjusted(p_values: Sequence[float]) -> list[float]:

@@ -315,7 +315,7 @@ def metric_record(record: Metric) -> dict[str, str]:
     return {
         "metric": record.name,
         "also": ", ".join(alias for alias, meant in ALIASES.items() if meant == record.name),
-        "better": "higher" if record.higher_is_better else "lower",
+        "better": record.direction,
         "reads": "; ".join(reads) or "the reports",
         "equals": record.citation,
     }

@@ -145,7 +145,7 @@ def _key(cases: Cases, chosen: Chosen) -> pl.Expr:
     column = cases.columns[chosen.sort]
     score = pl.col(column.name)
     better = score if chosen.minus is None else score - pl.col(cases.columns[chosen.minus].name)
-    return -better if column.is_higher_better else better
+    return -column.sign * better
 
 
 def _has_words(cases: Cases, words: str) -> pl.Series:

@@ -26,8 +26,8 @@ from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.sampled_cases import SampledCases
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.indexes.index import Index
-from metric_oracle.metrics import METRICS, get_metric
-from metric_oracle.records import COMPOSITE, Metric
+from metric_oracle.metrics import METRICS, get_metric, is_higher_better
+from metric_oracle.records import COMPOSITE, Directed, Metric
 from metric_oracle.retrieval.expectation import Expectation, read_expectation
 from metric_oracle.retrieval.search import digest
 from metric_oracle.retrieval.weights import metric_of
@@ -48,7 +48,7 @@ MODEL, ORACLE, OTHER = "model", "oracle", "other"  # roles of a column
 
 
 @dataclass(frozen=True)
-class ScoreColumn:
+class ScoreColumn(Directed):
     """Scores of all test reports under one metric, by one file."""
 
     # The metric and the system, or the system alone if it names the metric. No two columns have the same name.
@@ -56,7 +56,7 @@ class ScoreColumn:
     system: str  # name of the system, as in the table of a study, such as "bleu-2 oracle"; or the kind of a baseline
     metric: str
     file: int  # position of the file in `Cases.joined` and `Cases.files`
-    is_higher_better: bool
+    higher_is_better: bool
     values: np.ndarray  # float64[Q], score of each test report, NaN if the file has none
 
     @property
@@ -353,8 +353,7 @@ def _columns(file: ReadResults, number: int, first: np.ndarray) -> list[ScoreCol
         values = file.table[stored].cast(pa.float64()).to_numpy(zero_copy_only=False)
         if draws > 1:  # each draw's row gets the mean of all draws
             values = values.reshape(-1, draws).mean(axis=1).repeat(draws)
-        direction = entry.get("direction")
-        is_higher = direction == "higher" if direction else get_metric(metric).higher_is_better
+        is_higher = is_higher_better(entry, metric)
         column = ScoreColumn("", system, metric, number, is_higher, np.where(first >= 0, values[first], np.nan))
         names_metric = column.role == ORACLE or system == f"{metric}{POOL}"
         columns.append(replace(column, name=system if names_metric else f"{metric} of {system}"))

@@ -18,6 +18,7 @@ from metric_oracle.explorer.opposites import of_texts, places_of_labels, places_
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.ngrams import Span
 from metric_oracle.metrics import METRICS
+from metric_oracle.records import Directed
 from metric_oracle.statistics import Interval, interval
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Difference
@@ -39,11 +40,11 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Strip:
+class Strip(Directed):
     """The systems of one metric."""
 
     metric: str
-    is_higher_better: bool
+    higher_is_better: bool
     n: int  # number of test reports that all of its systems can score
     marks: list[Mark]  # from the worst mean to the best
     low: float  # ends of the axis: 0 and 1, or further out where a system is
@@ -114,14 +115,14 @@ def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
         rest = cases.columns[at].values[~copies & np.isfinite(cases.columns[at].values)]
         if len(rest) > 1:
             without_copies = Mark("oracle without copies", OTHER, at, float(rest.mean()), interval(rest))
-    is_higher = cases.columns[columns[0]].is_higher_better
+    column = cases.columns[columns[0]]
     shown = [mark for mark in marks.values() if np.isfinite(mark.mean)]
     reach = [end for mark in shown for end in (mark.mean, *(mark.ends[:2] if mark.ends else ()))]
     return Strip(
         metric,
-        is_higher,
+        column.higher_is_better,
         n,
-        sorted(shown, key=lambda mark: mark.mean if is_higher else -mark.mean),
+        sorted(shown, key=lambda mark: column.sign * mark.mean),
         min([0.0, *reach]),
         max([1.0, *reach]),
         without_copies,
@@ -253,7 +254,7 @@ def _contradiction(cases: Cases, chosen: ChosenReports, shown_before: set[int]) 
     best: tuple[float, Telling] | None = None
     for i, texts in chosen:
         column = cases.columns[i]
-        better = column.values if column.is_higher_better else -column.values
+        better = column.sign * column.values
         rank = np.argsort(np.argsort(np.nan_to_num(better, nan=-np.inf), kind="stable")) / len(better)
         for q, line, places in _opposed(cases, i, texts):
             if q not in shown_before and (best is None or rank[q] > best[0]):
@@ -344,4 +345,4 @@ def signed_distance(cases: Cases, strip: Strip, mark: Mark) -> np.ndarray:
     if oracle is None:
         return np.full(len(cases.ids), np.nan)
     values, best = cases.columns[mark.column].values, cases.columns[oracle.column].values
-    return values - best if strip.is_higher_better else best - values
+    return strip.sign * (values - best)

@@ -55,7 +55,7 @@ def places(strip: Strip) -> dict[str, Any]:
 def position(strip: Strip, value: float) -> float:
     """Return where a score is on the axis of a strip, in per cent from the left."""
     share = (value - strip.low) / (strip.high - strip.low)
-    return _MARGIN + (100 - 2 * _MARGIN) * (share if strip.is_higher_better else 1 - share)
+    return _MARGIN + (100 - 2 * _MARGIN) * (share if strip.sign > 0 else 1 - share)
 
 
 def _short(name: str) -> str:
@@ -83,7 +83,7 @@ def verdict(mark: Mark, strip: Strip) -> str:
     low, high = mark.difference.interval[:2]
     if low <= 0 <= high:
         return "open"
-    return "better" if (low > 0) == strip.is_higher_better else "worse"
+    return "better" if strip.sign * low > 0 else "worse"
 
 
 def verdicts(strips: Sequence[Strip]) -> list[tuple[str, str]]:

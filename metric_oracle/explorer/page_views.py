@@ -76,7 +76,7 @@ def systems(cases: Cases, found: Iterable[Strip]) -> dict[str, Any]:
         row: dict[str, Any] = {
             "system": column.system,
             "metric": column.metric,
-            "better": "higher" if column.is_higher_better else "lower",
+            "better": column.direction,
             "reports": len(scored),
             "mean": float(scored.mean()) if len(scored) else None,
             **_ends("mean", mark and mark.ends),
@@ -91,7 +91,7 @@ def systems(cases: Cases, found: Iterable[Strip]) -> dict[str, Any]:
             if np.isfinite(differences).any():
                 row["difference"] = float(np.nanmean(differences))
             row |= _ends("difference", mark and mark.difference and mark.difference.interval)
-            better = differences if column.is_higher_better else -differences
+            better = column.sign * differences
             given = {"sort": str(oracle), "minus": str(i)}
             row["below"], row["below_link"] = _furthest(cases, given, int((better < 0).sum()))
             row["above"], row["above_link"] = _furthest(cases, {**given, "turn": "1"}, int((better > 0).sum()))

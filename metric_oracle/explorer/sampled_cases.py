@@ -56,9 +56,7 @@ class SampledCases:
                 else {name: np.asarray(pairwise(texts, name, [reference]))[:, 0] for name in of_texts}
             )
             chosen = consensus({study: list(texts)}, named).chosen if named else {}
-        best = {
-            name: values.max() if METRICS[name].higher_is_better else values.min() for name, values in scored.items()
-        }
+        best = {name: METRICS[name].best_of(values) for name, values in scored.items()}
         return [
             {
                 "name": name,

@@ -122,11 +122,11 @@ def _headings(cases: Cases, address: Address, columns: Sequence[int]) -> list[di
     def heading(i: int) -> dict[str, Any]:
         column = cases.columns[i]
         is_here = chosen.sort == i and chosen.minus is None
-        rises = column.is_higher_better == chosen.turn
+        rises = (column.sign > 0) == chosen.turn
         turn = 1 if is_here and not chosen.turn else None
         return {
             "name": column.metric,
-            "is_lower_better": not column.is_higher_better,
+            "is_lower_better": column.sign < 0,
             "sorted": ("ascending" if rises else "descending") if is_here else "",
             "link": link("/cases", address.filters, sort=i, minus=None, files=None, turn=turn),
         }

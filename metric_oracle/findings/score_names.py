@@ -75,8 +75,8 @@ _LOWER = {
 _DIRECTIONS: dict[str, Direction] = {
     **{folded(name): "higher" for names in _HIGHER.values() for name in names},
     **{folded(name): "lower" for names in _LOWER.values() for name in names},
-    **{folded(name): "higher" if METRICS[of].higher_is_better else "lower" for name, of in ALIASES.items()},
-    **{folded(name): "higher" if metric.higher_is_better else "lower" for name, metric in METRICS.items()},
+    **{folded(name): METRICS[of].direction for name, of in ALIASES.items()},
+    **{folded(name): metric.direction for name, metric in METRICS.items()},
 }
 
 

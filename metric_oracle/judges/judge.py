@@ -16,6 +16,7 @@ from metric_oracle.base.progress import Advance, say
 from metric_oracle.findings.results import AFTER, FIXED, OF_POOL
 from metric_oracle.findings.score_names import FOREIGN
 from metric_oracle.judges.judgements import pair_ids
+from metric_oracle.records import Directed
 
 SCORE = "score"
 # Fields of an answer that repeat the pair, and columns of results: components and judges have other names.
@@ -41,7 +42,7 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Judge:
+class Judge(Directed):
     """Scores pairs of texts. Made by `opening.opened_judge`."""
 
     name: str
@@ -54,11 +55,6 @@ class Judge:
     keep: Callable[[str, dict[str, float]], None] | None = None  # called with each new answer; `known` then has it
     most: int | None = None  # number of pairs that it may judge
     seconds_per_pair: float | None = None
-
-    @property
-    def direction(self) -> str:
-        """Which scores are better, as signatures have it."""
-        return "higher" if self.higher_is_better else "lower"
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -153,8 +149,8 @@ class Judge:
         """Raise InputError if a score is better than the best possible one."""
         if self.best is None or not len(scores):
             return
-        found = float(scores.max() if self.higher_is_better else scores.min())
-        if found > self.best if self.higher_is_better else found < self.best:
+        found = self.best_of(scores)
+        if self.sign * found > self.sign * self.best:
             raise InputError(
                 "best", f"must be a score that none is better than, as {found:g} is", f"{self.best:g}", "Name another."
             )

@@ -50,7 +50,7 @@ def search(
     """
     lists = [WantedList(place, np.empty(0, np.int64)) for place in range(len(chosen))] if lists is None else lists
     record = pairs.record
-    n, sign = len(lists), 1.0 if record.higher_is_better else -1.0
+    n, sign = len(lists), record.sign
     answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.empty(0))
     values = _values(pairs, chosen, tell)
     scores, error = _sum(record, values)

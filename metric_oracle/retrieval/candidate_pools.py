@@ -67,9 +67,9 @@ class Pool:
         return self.index.n_reports if self.is_whole else sum(size or 0 for _, size in self.lists) + self.draws
 
     @property
-    def higher_is_better(self) -> dict[str, bool]:
-        """The metrics of the lists, with their direction."""
-        return {search.metric.name: search.metric.higher_is_better for search, _ in self.lists}
+    def signs(self) -> dict[str, float]:
+        """The metrics of the lists, each with its `sign`."""
+        return {search.metric.name: search.metric.sign for search, _ in self.lists}
 
     @property
     def sizes(self) -> dict[str, int]:

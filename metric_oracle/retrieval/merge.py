@@ -66,7 +66,7 @@ def _strings_at(positions: pa.Array, columns: Sequence[pa.Array | None]) -> pa.A
     return pa.concat_arrays(present).take(positions) if present else None
 
 
-def merge_best(parts: Sequence[BestRows], k: int, higher_is_better: bool) -> BestRows:
+def merge_best(parts: Sequence[BestRows], k: int, sign: float) -> BestRows:
     """Return the k best rows of all shards together, or fewer if there are fewer; ties are added up.
 
     The fall-back report is that of the first part which has one. A single part is returned as it is.
@@ -77,7 +77,7 @@ def merge_best(parts: Sequence[BestRows], k: int, higher_is_better: bool) -> Bes
     # The ties of a score are counted once per shard, at the first row with this score.
     counted = np.concatenate([np.where(_begins(part.scores), part.ties, 0) for part in parts], axis=1)
     whole = side_by_side(parts)
-    order = np.lexsort((whole.rows, -whole.scores if higher_is_better else whole.scores), axis=1)
+    order = np.lexsort((whole.rows, -sign * whole.scores), axis=1)
     begins = _begins(np.take_along_axis(whole.scores, order, 1)).ravel()
     counted = np.take_along_axis(counted, order, 1)
     sums = np.add.reduceat(counted.ravel(), np.flatnonzero(begins))

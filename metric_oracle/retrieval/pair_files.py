@@ -126,7 +126,7 @@ def pool(
     texts = planned.index.take("text", row).to_pylist()
     of_candidate = {"candidate_id": planned.index.take("study_id", row), "row": pa.array(row)}
     ranks = {}
-    for m, metric in enumerate(planned.higher_is_better):
+    for m, metric in enumerate(planned.signs):
         places = np.concatenate([np.concatenate([p.places[m], np.zeros(len(p.drawn), np.int64)]) for p in pools])
         ranks[f"{RANK}{metric}"] = pa.array(places, mask=places == 0)
     return pairs_to_judge(planned, reports, known, query.tolist(), texts, of_candidate, ranks)

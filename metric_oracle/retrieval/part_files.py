@@ -22,7 +22,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
-from metric_oracle.records import Metric
+from metric_oracle.records import Metric, sign_of
 from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.result_table import layout, listed, strings
@@ -104,9 +104,8 @@ def merge(parts: choices.Parts) -> Results:
         _altered(read[0][0])
     ids = full["query_id"].filter(pa.array(full["rank"].to_numpy() == 1)).to_pylist()
     components = [name for name in full.column_names if name not in (*FIXED, *AFTER, "text")]
-    higher = first["direction"] == "higher"
     of_parts = [_best_rows(path, part.table, ids, components) for path, part in read if part.table.num_rows]
-    merged, fallback = fall_back(merge_best(of_parts, first["k"], higher))
+    merged, fallback = fall_back(merge_best(of_parts, first["k"], sign_of(first["direction"])))
     if merged.rows.shape[1] != first["k"]:
         _altered(read[0][0])
     signature = {name: value for name, value in first.items() if name not in _OWN}

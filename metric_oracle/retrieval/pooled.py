@@ -21,6 +21,7 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import bound_under
 from metric_oracle.findings.signature import signed
+from metric_oracle.records import sign_of
 from metric_oracle.statistics import LEVEL, RESAMPLES, Array, difference, expected_best, intervals
 
 LATE = 0.05  # share of best scores in the last tenth of the pool above which the pool is too small; by chance it is 0.1
@@ -131,7 +132,7 @@ class PooledOracle(Finding):
 def pooled_oracle(
     ids: Sequence[str],
     pools: Sequence[JudgedPool],
-    metrics: Mapping[str, bool],
+    metrics: Mapping[str, float],
     judge: Mapping[str, Any],
     *,
     seed: int = 0,
@@ -139,11 +140,11 @@ def pooled_oracle(
 ) -> PooledOracle:
     """Return what the judged pools of the test reports `ids` say.
 
-    `metrics` are those of the lists, with whether higher scores are better. `judge` has its ``name``, ``direction``
+    `metrics` are those of the lists, with their `sign`. `judge` has its ``name``, ``direction``
     ("higher" or "lower") and ``best``, the best possible score or None. All pools have the same number of random
     reports. `seed` is that of the intervals; `entries` are further ones of the signature.
     """
-    sign = 1 if judge["direction"] == "higher" else -1
+    sign = sign_of(judge["direction"])
     pools = [pool._replace(scores=sign * pool.scores, drawn=sign * pool.drawn) for pool in pools]
     reached = [np.maximum.accumulate(np.concatenate([pool.scores, pool.drawn])) for pool in pools]
     best = np.array([of_pool[-1] for of_pool in reached])
@@ -161,7 +162,7 @@ def pooled_oracle(
         "best": sign * best,
         "place": np.array([int(np.argmax(of_pool)) + 1 for of_pool in reached]),
         "pool": sizes,
-        "certified": np.zeros(len(best), bool) if judge["best"] is None else sign * best >= sign * judge["best"],
+        "certified": np.zeros(len(best), bool) if judge["best"] is None else best >= sign * judge["best"],
         "beating": pa.array(beating if draws else [None] * len(pools), pa.int64()),
         "limit": pa.array([limits.get(k) for k in beating], pa.float64()),
     }
@@ -175,8 +176,8 @@ def pooled_oracle(
         interval={"method": "bca", "level": LEVEL, "resamples": RESAMPLES, "seed": seed},
     )
     rows = [_of_list(place, name, pools, best, sign) for place, name in enumerate(metrics)]
-    for row, (place, is_higher) in zip(rows, enumerate(metrics.values()), strict=True):
-        row["tau"] = tau_within(pools, place, 1 if is_higher else -1)
+    for row, (place, of_metric) in zip(rows, enumerate(metrics.values()), strict=True):
+        row["tau"] = tau_within(pools, place, of_metric)
     if draws:
         rows.append({**_of_list(len(metrics), RANDOM, pools, best, sign), "tau": None})
     return PooledOracle(
@@ -202,7 +203,7 @@ def upper_limit(hits: int, n: int) -> float:
     return 1.0 if hits == n else float(beta.ppf(LEVEL, hits + 1, n - hits))
 
 
-def tau_within(pools: Sequence[JudgedPool], place: int, sign: int) -> float | None:
+def tau_within(pools: Sequence[JudgedPool], place: int, sign: float) -> float | None:
     """Return Kendall's tau-b of judge and cheap metric over the comparisons inside pools; None if one is constant.
 
     `place` is that of the metric among those of the lists; `sign` is -1 where its lower scores are better.
@@ -217,7 +218,7 @@ def tau_within(pools: Sequence[JudgedPool], place: int, sign: int) -> float | No
     return float(agreeing / np.sqrt(of_judge * of_metric)) if of_judge * of_metric else None
 
 
-def _curve(drawn: bool, columns: Mapping[int, Sequence[float]], sign: int, seed: int) -> list[dict[str, Any]]:
+def _curve(drawn: bool, columns: Mapping[int, Sequence[float]], sign: float, seed: int) -> list[dict[str, Any]]:
     """Return the rows of a curve; `columns` has, by number of reports, the best of so many for each test report."""
     values = sign * np.array([*columns.values()])
     ends = intervals(values, seed=seed) if columns else []
@@ -228,7 +229,7 @@ def _curve(drawn: bool, columns: Mapping[int, Sequence[float]], sign: int, seed:
     ]
 
 
-def _of_list(place: int, name: str, pools: Sequence[JudgedPool], best: Array, sign: int) -> dict[str, Any]:
+def _of_list(place: int, name: str, pools: Sequence[JudgedPool], best: Array, sign: float) -> dict[str, Any]:
     """Return the row of a list: its own best, and how often it has the best of the pool, float64[Q], or alone has it.
 
     `place` is that of the metric among those of the lists, or their number for the random reports.

@@ -116,8 +116,8 @@ def retrieve_remote(
         if not part.rows.shape[1]:
             return
         exact, stages[task.name] = is_exact, of_part
-        best = part if best is None else merge_best([best, part], k, record.higher_is_better)
-        limit = limit_of(best, k, limit, record.higher_is_better)
+        best = part if best is None else merge_best([best, part], k, record.sign)
+        limit = limit_of(best, k, limit, record.sign)
 
     def look(finished: int, beats: dict[str, Beat]) -> None:
         """Report the progress of the workers."""

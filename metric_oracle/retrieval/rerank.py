@@ -169,7 +169,7 @@ def rerank_pools(
     Raise InputError if the queries are of another section, or fewer than the audit, or a pool has fewer than k reports.
     """
     index, n, k, every = pool.index, len(queries.ids), int(pool.options.k), np.arange(pool.index.n_reports)
-    sign = 1.0 if judge.higher_is_better else -1.0
+    sign = judge.sign
     check_section(queries, index)
     check_in_range("audit", audit, ge=0, le=n, note=" (test reports)")
     audited = np.random.default_rng(pool.seed).choice(n, audit, replace=False).tolist() if audit else []
@@ -232,9 +232,7 @@ def rerank_pools(
         cheap = pool.scores(queries, [p.listed for p in pools])
         judged = [JudgedPool(*of_pools[q], p.places > 0, cheap[q]) for q, p in enumerate(pools)]
         entries = {name: signature[name] for name in ("index", "references", "section") if name in signature}
-        oracle = pooled_oracle(
-            queries.ids, judged, pool.higher_is_better, signature["judge"], pool=described, **entries
-        )
+        oracle = pooled_oracle(queries.ids, judged, pool.signs, signature["judge"], pool=described, **entries)
     table = _table(index, queries, [best_of[q] for q in range(n)], judge, pool.options.text)
     return Reranked(table, signature, oracle)
 
@@ -328,7 +326,7 @@ def _audit_entry(seed: int, regret: np.ndarray, places: np.ndarray | None, recal
     if recall is not None:
         return {**entry, "asked_recall": recall}
     low, high = binomial_interval(n - missed, n)
-    return {**entry, "recall_at_1": {"value": 1 - missed / n, "low": low, "high": high, "level": LEVEL}}
+    return {**entry, "recall_at_1": {"value": (n - missed) / n, "low": low, "high": high, "level": LEVEL}}
 
 
 def _signature(index: Index, queries: Reports, judge: Judge, described: Mapping[str, Any], k: int) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class _Reward:
     def __init__(self, scorer: "Scorer", arguments: tuple[Any, ...]) -> None:
         self._scorer, self._arguments = scorer, arguments
         self._told: set[str] = set()  # kinds of marks
-        direction = "" if scorer.record.higher_is_better else "negative "
+        direction = "" if scorer.record.sign > 0 else "negative "
         self.__name__ = f"{direction}{self._kind}{scorer.record.name}"  # which a trainer shows
 
     _kind = ""
@@ -255,7 +255,7 @@ class Scorer:
         Candidates are compared with the references of their group, as many as candidates, or with one another if there
         are none. `sizes`, int64[G], has the number of candidates of each group.
         """
-        sign = 1.0 if self.record.higher_is_better else -1.0
+        sign = self.record.sign
         if not candidates:
             return np.zeros(0)
         if self.pair_model is not None:

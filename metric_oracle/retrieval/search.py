@@ -76,7 +76,7 @@ def search(
     excluded = Excluded(index, queries, record, options.exclude)
     if options.min_score is not None:
         least = np.full(len(queries.ids), options.min_score)
-        limit = least if limit is None else (np.maximum if record.higher_is_better else np.minimum)(limit, least)
+        limit = least if limit is None else most_demanding(limit, least, record.sign)
     # Rules of exclusion read what only the shards have.
     is_whole = shards is None and not options.exclude and index.is_joined(record)
     n_parts = 1 if is_whole else index.n_shards
@@ -105,8 +105,8 @@ def search(
             limit=limit,
             checked=-(-CHECKED // n_parts),
         )
-        best = part if best is None else merge_best([best, part], k, record.higher_is_better)
-        limit = limit_of(best, k, limit, record.higher_is_better)
+        best = part if best is None else merge_best([best, part], k, record.sign)
+        limit = limit_of(best, k, limit, record.sign)
         stages.append((len(representation.row_ptr) - 1, of_part))
     if best is not None:
         best = with_strings(best, index, options.text)
@@ -138,17 +138,22 @@ def searched_of(
     return SearchedShards(best, exact, entries, sum(n for n, _ in stages))
 
 
-def limit_of(best: BestRows, k: int, limit: np.ndarray | None, higher_is_better: bool) -> np.ndarray | None:
+def most_demanding(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
+    """Return the better of two limits of each query: float64[Q]; `sign` is that of the metric."""
+    return np.maximum(a, b) if sign > 0 else np.minimum(a, b)
+
+
+def limit_of(best: BestRows, k: int, limit: np.ndarray | None, sign: float) -> np.ndarray | None:
     """Return the scores that rows of further shards must reach to be listed: float64[Q], None for no limit.
 
-    `best` are those of the shards so far, `limit` the one before it.
+    `best` are those of the shards so far, `limit` the one before it, and `sign` is that of the metric.
     """
     if best.rows.shape[1] < k:
         return limit
     last = best.scores[:, -1]
     if limit is None:
         return last
-    return np.maximum(last, limit) if higher_is_better else np.minimum(last, limit)
+    return most_demanding(last, limit, sign)
 
 
 def search_shard(
@@ -175,10 +180,10 @@ def search_shard(
     row_id, backend, n = representation.row_id, options.backend, len(place)
     k = min(options.k, len(row_id))
     n_lists = len(lists.query)
-    worst = -np.inf if record.higher_is_better else np.inf
+    worst = -record.sign * np.inf
     limits = np.full(n, worst if limit is None else -worst)
     if limit is not None:  # of queries that are the same for this shard the least demanding
-        (np.minimum if record.higher_is_better else np.maximum).at(limits, encoded.document_of_row, limit)
+        (np.minimum if record.sign > 0 else np.maximum).at(limits, encoded.document_of_row, limit)
     shape = n_lists, k
     answers = Answers(np.full(shape, -1, np.int64), np.zeros(shape), np.zeros(shape, np.int64), limits)
     rounds = [
@@ -222,7 +227,7 @@ def search_shard(
     if not kernel.capabilities.signed:
         fill_zeros(answers, row_id, lists)
     if options.min_score is not None:
-        sign = 1.0 if record.higher_is_better else -1.0
+        sign = record.sign
         answers.rows[sign * answers.scores < sign * options.min_score] = -1
     answers.scores[answers.rows < 0] = worst
     answers.ties[answers.rows < 0] = 0
@@ -302,7 +307,7 @@ def signature(index: Index, queries: Reports, record: Metric, backend: str, k: i
         "options": record.recorded,
         "source": record.citation,
         "tool": record.tool,
-        "direction": "higher" if record.higher_is_better else "lower",
+        "direction": record.direction,
         "representation": {kind: index.content["representations"][kind] for kind in record.representations},
         "index": index.fingerprint,
         **section_entry(index, queries),
@@ -406,7 +411,7 @@ class _Reference(Kernel):
 
     def __init__(self, record: Metric, representation: Documents, encoded: Documents) -> None:
         self._score, self._kernel = load_reference(record), load_kernel(record, "cpu")
-        self._sign = 1.0 if record.higher_is_better else -1.0
+        self._sign = record.sign
         self._representation, self._encoded = representation, encoded
 
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:

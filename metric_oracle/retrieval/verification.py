@@ -378,8 +378,7 @@ class _Check:
                 "the first answer", query, f"must be row {self.most_frequent}, the most frequent report; got {rows[0]}"
             )
         self._compare(query, "fallback", rows, fallback, [falls, *[False] * (len(rows) - 1)])
-        sign = -1 if self.record.higher_is_better else 1
-        order = [(sign * score, row) for score, row in zip(scores, rows, strict=True)][1 if falls else 0 :]
+        order = [(-self.record.sign * score, row) for score, row in zip(scores, rows, strict=True)][1 if falls else 0 :]
         if len(set(rows)) < len(rows) or order != sorted(order):
             rest = f"must be {len(rows)} different rows, ordered by score, then by row, and are not"
             _fail("the answers", query, rest, "The results were cut or altered")

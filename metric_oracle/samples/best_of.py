@@ -38,7 +38,7 @@ from metric_oracle.indexes.shards import opened, section_of
 from metric_oracle.judges.judge import Judge
 from metric_oracle.judges.opening import JudgeOptions, asked_judge
 from metric_oracle.reading import attached, read_joined
-from metric_oracle.records import Metric
+from metric_oracle.records import Metric, sign_of
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.scoring import join_ids, load_sides, own_sources, shared_models
@@ -63,6 +63,7 @@ from metric_oracle.statistics import (
     adjusted,
     difference,
     expected_best,
+    first_best,
     intervals,
     paired_test,
     resample_means,
@@ -254,12 +255,9 @@ class BestOf(Finding):
         check_in_range("n", n, ge=1, le=largest)
         columns: dict[str, Any] = {"query_id": pa.array(self.samples.ids, pa.large_string())}
         for metric, how in self.signature["metrics"].items():
-            is_higher = how["direction"] == "higher"
+            sign = sign_of(how["direction"])
             columns[metric] = pa.array(
-                [
-                    expected_best(of_study, n, higher_is_better=is_higher) if len(of_study) >= n else None
-                    for of_study in self.scores[metric]
-                ],
+                [expected_best(of_study, n, sign) if len(of_study) >= n else None for of_study in self.scores[metric]],
                 pa.float64(),
             )
         shared = ("metrics", "references", "section", "n", "version", "left_out", "samples")
@@ -417,9 +415,8 @@ def best_of(
         for place, record in enumerate(records):
             step(record.name, place, len(records))
             scores[record.name] = scores_with(queries, reports, sizes, record, options, counted)
-            sign = 1 if record.higher_is_better else -1
             utilities = [expected_scores(matrix) for matrix in matrices(reports, sizes, record, options, counted)]
-            consensus[record.name] = [_first(sign * of_study) if len(of_study) > 1 else 0 for of_study in utilities]
+            consensus[record.name] = [first_best(record.sign * of_study) for of_study in utilities]
         shown: list[Metric | Judge] = [*records]
         made = entries(reports, queries, records, options, counted)
         if asked is not None:
@@ -528,13 +525,7 @@ def _curve(record: Metric | Judge, scores: list[Array], seed: int) -> list[dict[
     """
     rows = []
     for n in points(max(map(len, scores))):
-        values = np.array(
-            [
-                expected_best(of_study, n, higher_is_better=record.higher_is_better)
-                for of_study in scores
-                if len(of_study) >= n
-            ]
-        )
+        values = np.array([expected_best(of_study, n, record.sign) for of_study in scores if len(of_study) >= n])
         if len(values) > 1:
             (ends,) = intervals(values[None], seed=seed)
             rows.append(
@@ -551,11 +542,10 @@ def _selectors(
 
     `scores` has float64[N] for each study, `chosen` what `chosen_by` returned. `p_adjusted` is None in all rows.
     """
-    sign = 1 if record.higher_is_better else -1
     values = {MEAN: np.array([of_study.mean() for of_study in scores])}
     for name, places in chosen.items():
         values[name] = np.array([of_study[place] for of_study, place in zip(scores, places, strict=True)])
-    values["best of all samples"] = np.array([sign * (sign * of_study).max() for of_study in scores])
+    values["best of all samples"] = np.array([record.best_of(of_study) for of_study in scores])
     columns = np.array([*values.values()])
     means, ends = resample_means(columns, RESAMPLES, seed), intervals(columns, seed=seed)
     rows = []
@@ -564,7 +554,7 @@ def _selectors(
         def share(averages: Array, place: int = place) -> Array:
             headroom = difference(averages[..., -1], averages[..., 0])
             gain = difference(averages[..., place], averages[..., 0])
-            return np.divide(gain, headroom, out=np.full_like(gain, np.nan), where=sign * headroom > 0)
+            return np.divide(gain, headroom, out=np.full_like(gain, np.nan), where=record.sign * headroom > 0)
 
         shares = means.map(share)
         is_fixed = place in (0, len(values) - 1)

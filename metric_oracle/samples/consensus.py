@@ -39,7 +39,7 @@ from metric_oracle.samples.matrices import (
     signature_of,
 )
 from metric_oracle.sources.attaching import attach_sources, run_models
-from metric_oracle.statistics import Array
+from metric_oracle.statistics import Array, first_best
 
 # The columns of the printed table.
 _COLUMNS: dict[str, Format] = {
@@ -350,10 +350,10 @@ def consensus(
         for place, record in enumerate(records):
             step(record.name, place, len(records))
             of_metric[record.name] = matrices(reports, sizes, record, options, counted)
-        is_higher = {record.name: record.higher_is_better for record in records}
+        sign = {record.name: record.sign for record in records}
         judged: dict[str, Any] = {}
         if asked is not None:
-            is_higher[asked.name], judged[asked.name] = asked.higher_is_better, asked.entry
+            sign[asked.name], judged[asked.name] = asked.sign, asked.entry
             texts = samples.texts
             of_metric[asked.name] = judged_matrices(asked, texts, texts, given.models.get("tell"), step)
         for name, of_studies in of_metric.items():
@@ -361,8 +361,7 @@ def consensus(
                 expected_scores(matrix, None if logprobs is None else logprobs[study])
                 for study, matrix in enumerate(of_studies)
             ]
-            sign = 1 if is_higher[name] else -1
-            chosen[name] = [int(np.argmax(sign * of)) if len(of) > 1 else 0 for of in utilities[name]]
+            chosen[name] = [first_best(sign[name] * of_study) for of_study in utilities[name]]
         signature = {
             "kind": "consensus",
             "metrics": {
@@ -370,7 +369,7 @@ def consensus(
                     "options": record.recorded,
                     "source": record.citation,
                     "tool": record.tool,
-                    "direction": "higher" if record.higher_is_better else "lower",
+                    "direction": record.direction,
                     **{name: str(value) for name, value in options.settings.items() if name in record.settings},
                     **({"representation": made} if (made := made_by(reports, record)) else {}),
                     **({"frequencies": counted.fingerprint} if counted is not None and record.counts_corpus else {}),

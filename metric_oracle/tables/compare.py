@@ -14,7 +14,7 @@ from metric_oracle.base.errors import InputError, as_called, called, option
 from metric_oracle.base.progress import Progress
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.signature import signed
-from metric_oracle.metrics import get_metric
+from metric_oracle.metrics import get_metric, is_higher_better
 from metric_oracle.statistics import (
     LEGACY_SAMPLE,
     LEVEL,
@@ -160,8 +160,7 @@ def compare(
         matrix = values[metric]
         complete = ~np.isnan(matrix).any(axis=0)
         row = dict(zip(names, matrix[:, complete], strict=True))
-        made = scores[names[0]].signature["metrics"][metric]
-        is_higher = made["direction"] == "higher" if "direction" in made else get_metric(metric).higher_is_better
+        is_higher = is_higher_better(scores[names[0]].signature["metrics"][metric], metric)
         column = MetricColumn(metric, is_higher, int(complete.sum()))
         parts = [(column, means_of(metric, scores, row, counts, complete, resamples, seed), oracles)]
         of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)

@@ -33,7 +33,9 @@ _SCHEMA = pa.schema(
         ("best", pa.bool_()),
         ("nonzero", pa.int64()),
         ("effective", pa.float64()),
+        # in percent, and the decrease where lower is better
         *((name, pa.float64()) for name in ("percent_change_from_random", "percent_change_low", "percent_change_high")),
+        # fractions: 0 at random, 1 at the oracle
         *((name, pa.float64()) for name in ("share_of_way_to_oracle", "share_low", "share_high")),
         *((name, pa.float64()) for name in ("p_value", "p_adjusted")),
         ("intervals_overlap", pa.bool_()),
@@ -196,6 +198,8 @@ class Comparison(Finding):
         """One row for each system and metric, then one for each paired difference.
 
         In the row of a difference, `versus` is the second system and `mean` the mean difference.
+        `percent_change_from_random` is in percent, and a decrease where lower is better, so that more is always better;
+        `share_of_way_to_oracle` is a fraction, 0 at random and 1 at the oracle.
         """
         rows = []
         for column in self.columns:

@@ -16,6 +16,7 @@ from metric_oracle.findings.cells import arrow
 from metric_oracle.findings.corpus_bleu import corpus_bleu
 from metric_oracle.findings.results import Scores
 from metric_oracle.metrics import METRICS
+from metric_oracle.records import Directed
 from metric_oracle.statistics import (
     LEVEL,
     Array,
@@ -45,17 +46,12 @@ def title(metric: str) -> str:
 
 
 @dataclass(frozen=True)
-class MetricColumn:
+class MetricColumn(Directed):
     """One metric of a table."""
 
     metric: str
     higher_is_better: bool
     n: int  # number of studies that every system can score
-
-    @property
-    def direction(self) -> str:
-        """Whether "higher" or "lower" values are better."""
-        return "higher" if self.higher_is_better else "lower"
 
     @property
     def label(self) -> str:
@@ -214,7 +210,7 @@ class MetricCells:
 
         The best of the rows `competing` is marked.
         """
-        metric, sign = self.column.metric, 1 if self.column.higher_is_better else -1
+        metric, sign = self.column.metric, self.column.sign
         mean = {name: float(value) for name, value in zip(self.row, self.means.value, strict=True)}
         if not self.is_whole:  # the same bits that a reader of the file computes
             mean = {name: float(values.mean()) for name, values in self.row.items()}
@@ -251,7 +247,6 @@ class MetricCells:
         Both are None where the number is not defined; the interval also for the random row and the oracle, whose
         numbers are fixed, if some resample does not define it, and for legacy intervals.
         """
-        sign = 1 if self.column.higher_is_better else -1
         position, start = self._position(name), self._position(random)
 
         def of(means: Array) -> Array:
@@ -259,7 +254,7 @@ class MetricCells:
             base = means[..., start]
             way = difference(means[..., position], base)
             whole = base if oracle is None else difference(means[..., self._position(oracle)], base)
-            exists = whole > 0 if oracle is None else sign * whole > 0
+            exists = whole > 0 if oracle is None else self.column.sign * whole > 0
             return np.divide(scale * way, whole, out=np.full_like(way, np.nan), where=exists)
 
         ratios = self.means.map(of)

@@ -9,6 +9,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
 from metric_oracle.findings.results import read_results
+from metric_oracle.findings.views import pool_lines
 from metric_oracle.retrieval import rerank as module
 from metric_oracle.retrieval.baselines import drawn_rows
 from metric_oracle.retrieval.candidate_pools import planned_pool
@@ -100,6 +101,38 @@ def test_a_pool_is_brute_force_over_its_rows(index, is_higher):
             assert answer["n_ties"] == [*scores.values()].count(scores[row])
             assert not answer["exact"]
     assert len(judge.asked) == len({*judge.asked}) == found.signature["pool"]["pairs"]
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_certified_answers_where_lower_is_better(k, tmp_path):
+    """A judge of errors and its mirror certify the same answers: those that reach 0, in the table and in each line."""
+    twice = {str(i): text for i, text in enumerate(2 * [*TESTS.values()][:4])}  # both copies are certified
+    index = mo.build_index({**twice, **{f"c{i}": text for i, text in CORPUS.items()}}, tmp_path / "I", metrics="bleu")
+
+    def errors(pairs):
+        return [float(len({*a.split()} ^ {*b.split()})) for a, b in pairs]
+
+    def hits(pairs):
+        return [-number for number in errors(pairs)]
+
+    given = {"best": 0, "pool": "bleu:4,random:2", "k": k}
+    lower, higher = (
+        mo.rerank(index, TESTS, judge=judge, higher_is_better=is_higher, **given)
+        for judge, is_higher in ((errors, False), (hits, True))
+    )
+    scores = lower.table["score"].to_numpy()
+    assert lower.table["row"].equals(higher.table["row"])
+    assert (scores == -higher.table["score"].to_numpy()).all()
+    certified = scores[::k] == 0
+    assert 0 < certified.sum() < len(TESTS)
+    assert k == 1 or (scores[1::k] == 0).any()
+    for found, beyond in ((lower, "below"), (higher, "above")):
+        assert found.table["certified"].to_pylist() == (scores == 0).tolist()
+        assert found.oracle.reports["certified"].to_pylist() == certified.tolist()
+        notes = found.oracle.tables()[-1].notes
+        assert f"Certified: {certified.sum()} of {len(TESTS)} test reports reach 0, the best score." in notes
+        line = f"certified, as no score is {beyond} 0: {certified.sum()} of {len(TESTS)} best answers"
+        assert line in pool_lines(found)
 
 
 def test_a_pool_has_the_lists_by_their_places_and_random_rows(index):

@@ -45,9 +45,10 @@ def test_merged_lists_are_the_list_of_the_whole(drawn):
     scores, cuts, k, higher = drawn
     whole = listed(scores, np.arange(scores.shape[1]), k, higher)
     parts = [listed(scores[:, rows], rows, k, higher) for rows in cuts]
-    assert equal(merge_best(parts, k, higher), whole)
-    assert equal(reduce(lambda one, other: merge_best([one, other], k, higher), parts), whole)
-    assert equal(merge_best(parts[::-1], k, higher), whole)  # the order of the parts says nothing
+    sign = 1.0 if higher else -1.0
+    assert equal(merge_best(parts, k, sign), whole)
+    assert equal(reduce(lambda one, other: merge_best([one, other], k, sign), parts), whole)
+    assert equal(merge_best(parts[::-1], k, sign), whole)  # the order of the parts says nothing
 
 
 def test_the_reserve_comes_first_where_nothing_matches():
@@ -57,7 +58,7 @@ def test_the_reserve_comes_first_where_nothing_matches():
     first, second = parts
     second = BestRows(**{**vars(second), "reserve": reserve})
     for some in ([first, second], [second, first]):
-        found, fallback = fall_back(merge_best(some, 3, True))
+        found, fallback = fall_back(merge_best(some, 3, 1.0))
         assert found.rows.tolist() == [[3, 0, 1], [1, 0, 2]]
         assert found.scores.tolist() == [[0, 0, 0], [0.5, 0, 0]]
         assert found.ties.tolist() == [[4, 4, 4], [1, 3, 3]]

@@ -31,7 +31,7 @@ def made_up(seed, n=30, draws=6):
 
 
 def found_of(pools, metrics=None, **judge):
-    names = {"bleu-2": True, "errors": False} if metrics is None else metrics
+    names = {"bleu-2": 1.0, "errors": -1.0} if metrics is None else metrics
     return pooled_oracle([f"s{i}" for i in range(len(pools))], pools, names, JUDGE | judge)
 
 
@@ -80,6 +80,20 @@ def test_each_test_report_and_each_list_equal_plain_code():
     assert random["tau"] is None
     assert random["mean"] == pytest.approx(statistics.fmean(max(pool.drawn.tolist()) for pool in pools))
     assert found.signature["limit"] == upper_limit(sum(found.reports["beating"].to_pylist()), 180)
+
+
+def test_where_lower_is_better_all_is_mirrored():
+    higher, lower = found_of(made_up(6)), found_of(mirrored(made_up(6)), direction="lower", best=-1.0)
+    assert 0 < sum(higher.reports["certified"].to_pylist()) < 30
+    for name in higher.reports.column_names:
+        one, other = (found.reports[name].to_pylist() for found in (higher, lower))
+        assert other == ([-value for value in one] if name == "best" else one)
+    for ours, theirs in ((higher.lists, lower.lists), (higher.curve, lower.curve)):
+        for one, other in zip(ours.to_pylist(), theirs.to_pylist(), strict=True):
+            mirrored_row = one | {"mean": -one["mean"]}
+            if "low" in one:
+                mirrored_row |= {"low": pytest.approx(-one["high"]), "high": pytest.approx(-one["low"])}
+            assert other == mirrored_row
 
 
 def test_tau_is_that_of_studies():

@@ -13,6 +13,7 @@ from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.findings.results import read_results
 from metric_oracle.judges.opening import opened_judge
 from metric_oracle.judges.pair_models import totals
+from metric_oracle.retrieval import rerank as module
 from metric_oracle.retrieval.candidate_pools import planned_pool
 from metric_oracle.retrieval.rerank import binomial_interval, conformal_pool, rerank_pools
 from metric_oracle.tables.systems import is_oracle, read_system
@@ -188,7 +189,10 @@ def test_the_recall_asked_for_chooses_the_pool(index, queries):
     assert every.table == rerank(index, queries, model, "all").table
 
 
-def test_pairs_that_are_cut_are_counted(index, queries):
+@pytest.mark.parametrize("block", [module.BLOCK, 3])
+def test_pairs_that_are_cut_are_counted(index, queries, block, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", block)  # of several blocks, the notes are added up
+
     class Short(Words):
         def count_errors(self, pairs, *, progress=None):
             return super().count_errors(pairs)[0], sum(len(f"{a} {b}".split()) > 7 for a, b in pairs)

@@ -30,7 +30,7 @@ def test_the_expected_best_is_the_mean_over_all_subsets(size):
         best = [max(subset) for subset in itertools.combinations(scores, n)]
         least = [min(subset) for subset in itertools.combinations(scores, n)]
         assert expected_best(np.array(scores), n) == pytest.approx(math.fsum(best) / len(best), abs=1e-14)
-        found = expected_best(np.array(scores), n, higher_is_better=False)
+        found = expected_best(np.array(scores), n, -1.0)
         assert found == pytest.approx(math.fsum(least) / len(least), abs=1e-14)
 
 

@@ -148,7 +148,7 @@ def test_cases_have_columns_of_another_tool(files, tmp_path):
     names = [column.name for column in found.columns]
     assert names == ["bleu-2 of a", "rouge-l of a", "green_score of a", "finerad of a"]
     assert found.columns[2].values == pytest.approx(values["a"])
-    assert not found.columns[3].is_higher_better
+    assert not found.columns[3].higher_is_better
     assert len(found.ids) == 30
     (tmp_path / "other.csv").write_text("id,green\nx1,1\nx2,0\n")
     match = r"^foreign scores have none of the ids of 30 test reports: ids here are like '50000000', theirs like "

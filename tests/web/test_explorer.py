@@ -554,7 +554,7 @@ def test_systems_are_compared_with_the_oracle_by_sign(client, nasty):
             continue
         differences = column.values - nasty.columns[oracle].values
         assert float(row["difference"]) == pytest.approx(np.nanmean(differences))
-        better = differences if column.is_higher_better else -differences
+        better = differences if column.higher_is_better else -differences
         for name, side in (("furthest_below", -better), ("furthest_above", better)):
             positions = [nasty.ids.index(study) for i in (1, 2, 3) if (study := row[f"{name}_{i}"])]
             assert len(positions) == min(3, (side > 0).sum())

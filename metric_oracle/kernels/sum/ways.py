@@ -49,7 +49,7 @@ class ConditionalSearch:
     ) -> None:
         self.sums, self.corpus, self.batch, self.k, self.workspace = sums, corpus, batch, k, workspace
         self.metrics, self.ordered = sums.record.metrics, [*sums.record.terms]
-        self.sign = 1.0 if sums.record.higher_is_better else -1.0
+        self.sign = sums.record.sign
         self.answers = answers._replace(limit=self.sign * answers.limit)
         self.n_documents = len(corpus.row_ptr) - 1
         self.few = [name for name in self.metrics if self._is_of_few(name)]  # metrics of few documents
@@ -267,7 +267,7 @@ class ConditionalSearch:
         query, and documents are combinations. Others than those listed and those below the limit score no better than
         `last`, float64[Q]: the worst possible score if there are none.
         """
-        kernel, sign = self.sums.kernels[name], 1.0 if self.metrics[name].higher_is_better else -1.0
+        kernel, sign = self.sums.kernels[name], self.metrics[name].sign
         places, which = np.unique(self.batch.of(name, queries), return_inverse=True)
         n = self._n_queries(name)
         least = np.full(len(places), np.inf)  # of queries that are the same for the metric the least demanding

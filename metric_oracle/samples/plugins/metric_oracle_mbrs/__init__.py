@@ -50,7 +50,7 @@ class MetricOracle(Metric):  # type: ignore[misc]
         return torch.from_numpy(self._matrix(hypotheses, references))
 
     def _matrix(self, hypotheses: list[str], references: list[str]) -> np.ndarray:
-        sign = 1.0 if self.HIGHER_IS_BETTER else -1.0  # the scorer gives rewards
+        sign = self._scorer.record.sign  # the scorer gives rewards
         both = hypotheses if hypotheses == references else [*hypotheses, *references]
         matrix = sign * self._scorer.scores(both, None, np.array([len(both)])).reshape(len(both), len(both))
         return matrix if both is hypotheses else matrix[: len(hypotheses), len(hypotheses) :]
