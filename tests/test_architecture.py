@@ -47,7 +47,7 @@ ALLOWED = {
                   "statistics"},
     "tables": ENGINE | {"kernels", "statistics"},
     "copies": ENGINE | {"statistics"},
-    "mining": ENGINE,
+    "mining": ENGINE | {"statistics"},
     "samples": ENGINE | {"statistics", "tables"},
     "raters": ENGINE | {"encoders", "statistics", "tables"},
     "survey": ENGINE | {"raters", "tables", "web"},

@@ -36,7 +36,7 @@ from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.mining.mined_files import KIND, MinedFile
 from metric_oracle.mining.scored import left_out, sampled, worst_positive
-from metric_oracle.mining.selection import Selection, best_allowed, check_selection, kept, pairs_of
+from metric_oracle.mining.selection import Selection, allowed, check_selection, kept, pairs_of
 from metric_oracle.retrieval.checks import check_alone
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.exclusion import of_order
@@ -318,7 +318,7 @@ def _best_with_themselves(planned: Plan) -> np.ndarray:
             scores.append(pairs.score(pairs.which, pairs.document_of_row[of_block]))
             rows.append(of_block)
     every = np.concatenate(scores)
-    best = every.max() if planned.metric.higher_is_better else every.min()
+    best = planned.metric.best_of(every)
     return np.concatenate(rows)[np.abs(every - best) <= 1e-6 * abs(best)]
 
 
@@ -365,11 +365,11 @@ class _Search(NamedTuple):
         scores, lists are searched deeper until each has k candidates below its limit.
         """
         planned, selection = self.planned, self.selection
-        k, sign = planned.options.k, 1.0 if planned.metric.higher_is_better else -1.0
+        k, sign = planned.options.k, planned.metric.sign
         last = n_scorable(planned.index, planned.metric)
         last = last if selection.range_max is None else min(selection.range_max, last)
         depth = last if selection.sampling_strategy == "random" else min(selection.range_min + k, last)
-        limit = self._limits(rows, anchors, sign)
+        worst = self._worst_positives(rows, anchors, sign)
         left, tables = np.arange(len(rows)), list[pa.Table]()
         signature: dict[str, Any] = {}
         while len(left):
@@ -382,7 +382,8 @@ class _Search(NamedTuple):
                 signature = signature or found.signature
                 number = _numbers(found.table["query_id"], anchors.take(some).ids)
                 rank, score = (found.table[name].to_numpy() for name in ("rank", "score"))
-                fits = sign * score <= limit[some][number]
+                allows = allowed(selection, worst[some][number], sign * score, sign).values()
+                fits = np.logical_and.reduce([np.ones(len(score), bool), *allows])
                 is_kept = kept(selection, rows[some][number], found.table["row"].to_numpy(), rank, fits, k)
                 n_kept = np.bincount(number[is_kept], minlength=len(some))
                 n_listed = np.bincount(number, minlength=len(some))
@@ -396,21 +397,20 @@ class _Search(NamedTuple):
         table = table.take(to_arrow(order)) if len(tables) > 1 else table
         return _laid_out(table, anchor[order], planned.index, self.text), {**signature, **self.ranks}
 
-    def _limits(self, rows: np.ndarray, anchors: Reports, sign: float) -> np.ndarray:
-        """Return the best score that a candidate of each anchor may have, multiplied by `sign`: float64[n].
+    def _worst_positives(self, rows: np.ndarray, anchors: Reports, sign: float) -> np.ndarray:
+        """Return the score of the worst positive of each anchor, multiplied by `sign`: float64[n], inf without margins.
 
-        `sign` is -1.0 where lower scores are better, so that greater values are better. Without a limit it is inf.
+        `sign` is -1.0 where lower scores are better, so that greater values are better.
         """
-        worst = np.full(len(rows), np.inf)
-        if self.selection.margins:
-            begin, end = np.searchsorted(self.positives[0], [rows[0], rows[-1] + 1])
-            anchor, row = (column[begin:end] for column in self.positives)
-            is_asked = np.isin(anchor, rows)
-            anchor = np.searchsorted(rows, anchor[is_asked])
-            planned = self.planned
-            pairs = Pairs.of(planned.index, planned.metric, anchors, planned.options.settings)
-            worst = worst_positive(pairs, anchor, row[is_asked], sign)
-        return np.min([np.full(len(rows), np.inf), *best_allowed(self.selection, worst, sign).values()], axis=0)
+        if not self.selection.margins:
+            return np.full(len(rows), np.inf)
+        begin, end = np.searchsorted(self.positives[0], [rows[0], rows[-1] + 1])
+        anchor, row = (column[begin:end] for column in self.positives)
+        is_asked = np.isin(anchor, rows)
+        anchor = np.searchsorted(rows, anchor[is_asked])
+        planned = self.planned
+        pairs = Pairs.of(planned.index, planned.metric, anchors, planned.options.settings)
+        return worst_positive(pairs, anchor, row[is_asked], sign)
 
 
 def _numbers(ids: Any, known: Sequence[str]) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.prepared import prepared_reports
-from metric_oracle.mining.selection import Selection, best_allowed
+from metric_oracle.mining.selection import Selection, allowed
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import Excluded
 from metric_oracle.retrieval.plan import Plan
@@ -69,7 +69,7 @@ def _of_shard(
 ) -> Iterator[dict[str, int]]:
     """Yield the counts of each anchor of a shard; `rows` are these anchors, ascending, and `reports` their reports."""
     options, record = planned.options, planned.metric
-    sign = 1.0 if record.higher_is_better else -1.0
+    sign = record.sign
     pairs = Pairs.of(planned.index, record, reports, options.settings)
     n_rows, row_id, sizes = planned.index.n_reports, pairs.row_id, np.diff(pairs.row_ptr)
     groups = {
@@ -80,7 +80,6 @@ def _of_shard(
     of_sample = np.flatnonzero(np.isin(positives[0][begin:end], rows)) + begin
     anchor = np.searchsorted(rows, positives[0][of_sample])
     worst = worst_positive(pairs, anchor, positives[1][of_sample], sign)
-    allowed = best_allowed(selection, worst, sign)
 
     def counted(number: int) -> dict[str, int]:
         """Return, for one anchor, the number of candidates and how many each rule left out."""
@@ -112,10 +111,11 @@ def _of_shard(
             counts["range_min"] = min(selection.range_min, len(ranked))
         if selection.range_max is not None:
             counts["range_max"] = max(len(ranked) - last, 0)
-        for name, most in allowed.items():
-            fits = window <= most[number]
-            counts[name] = len(window) - int(fits.sum())
-            window = window[fits]
+        fits = np.ones(len(window), bool)
+        for name, fits_rule in allowed(selection, worst[number], window, sign).items():
+            counts[name] = int((fits & ~fits_rule).sum())
+            fits &= fits_rule
+        window = window[fits]
         counts["not drawn" if selection.sampling_strategy == "random" else "after the k best"] = max(len(window) - k, 0)
         counts["listed"] = min(len(window), k)
         return counts

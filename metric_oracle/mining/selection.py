@@ -15,6 +15,7 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import identify
 from metric_oracle.indexes.store import to_numpy
 from metric_oracle.mining.mined_files import MinedFile
+from metric_oracle.statistics import difference
 
 MARGINS = ("absolute_margin", "relative_margin")
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
@@ -141,20 +142,23 @@ def check_selection(selection: Selection, k: int) -> None:
         )
 
 
-def best_allowed(selection: Selection, positive: np.ndarray, sign: float) -> dict[str, np.ndarray]:
-    """Return the best score that `max_score` and each margin allow a candidate of each anchor: name -> float64[n].
+def allowed(selection: Selection, positive: np.ndarray, scores: np.ndarray, sign: float) -> dict[str, np.ndarray]:
+    """Return whether `max_score` and each margin allow the scores of candidates: name -> bool[n].
 
-    All scores, also those of `positive`, float64[n], the worst positive of each anchor, are multiplied by `sign`, -1.0
-    where lower scores are better. Limits that were not chosen are left out.
+    All scores, float64[n], are multiplied by `sign`, -1.0 where lower ones are better; `positive` has that of the worst
+    positive of each candidate's anchor. Limits that were not chosen are left out.
+
+    What a margin compares is computed, and 0.6 - 0.4 is not 0.2 in float64: what differs from it by rounding alone is
+    worse by the margin. `max_score` is compared with the scores as they are, as `min_score` is.
     """
-    best = {}
+    fits = {}
     if selection.absolute_margin is not None:
-        best["absolute_margin"] = positive - selection.absolute_margin
+        fits["absolute_margin"] = difference(positive, scores + selection.absolute_margin) >= 0
     if selection.relative_margin is not None:
-        best["relative_margin"] = positive - selection.relative_margin * np.abs(positive)
+        fits["relative_margin"] = difference(positive - selection.relative_margin * np.abs(positive), scores) >= 0
     if selection.max_score is not None:
-        best["max_score"] = np.full(len(positive), sign * selection.max_score)
-    return best
+        fits["max_score"] = scores <= sign * selection.max_score
+    return fits
 
 
 def kept(

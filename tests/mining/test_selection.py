@@ -73,7 +73,8 @@ def by_hand(matrix, allowed, selection, limit, k):
         order = [c for c in np.lexsort((np.arange(N), -row)) if allowed[anchor, c]]
         kept = []
         for rank, c in enumerate(order, 1):
-            broken = [name for name, values in limit.items() if row[c] > values[anchor]]
+            # what differs from a margin by rounding alone is worse by the margin
+            broken = [name for name, values in limit.items() if row[c] > values[anchor] + 1e-12]
             if rank <= selection.range_min:
                 out["range_min"] += 1
             elif selection.range_max is not None and rank > selection.range_max:
@@ -144,6 +145,59 @@ def test_kept_candidates_are_those_of_brute_force(index, scores, positives, metr
     assert {name: n for name, n in found.skipped.items() if name != "anchors"} == expected
     assert sum(expected.values()) == 2 * expected["candidates"]
     assert found.signature["skipped"] == found.skipped
+
+
+TENTHS = 10
+
+
+@pytest.fixture(scope="module")
+def tenths(tmp_path_factory):
+    """Return an index whose first report shares n words and sentences, n tenths of all, with the n-th of the others."""
+    own = [f"w{i}" for i in range(TENTHS)]
+    others = [[*own[:n], *(f"x{n}n{i}" for i in range(TENTHS - n))] for n in range(1, TENTHS)]
+    texts = [" ".join(words) for words in (own, *others)]
+    place = {word: i for i, word in enumerate(sorted({word for text in texts for word in text.split()}))}
+    units = np.eye(len(place)).tolist()
+
+    def of_words(texts):
+        return [{"vectors": [units[place[word]] for word in text.split()]} for text in texts]
+
+    reports = pl.DataFrame({"study_id": [f"{n}" for n in (TENTHS, *range(1, TENTHS))], "report": texts})
+    folder = tmp_path_factory.mktemp("tenths") / "I"
+    return mo.build_index(mo.reports(reports, sentences=of_words), folder, metrics="rouge-l,sentences")
+
+
+@pytest.mark.parametrize("worst", [3, 6, 7, 8, 9])
+@pytest.mark.parametrize("metric", ["rouge-l", "sentences"])
+def test_a_score_exactly_at_a_limit_is_kept(tenths, metric, worst, tmp_path):
+    """All scores are tenths. Limits are decimals, as people type them, and what they keep follows from integers."""
+    is_higher = metric == "rouge-l"
+    anchor = [f"{TENTHS}"]
+
+    def mined(least, **chosen):
+        # the distance of sentences is 1 - n / 10
+        score = mo.mine(tenths, metric, tmp_path / "all.parquet", k=TENTHS, anchors=anchor)
+        score = dict(
+            zip(*(parquet.read_table(score.path)[x].to_pylist() for x in ("candidate_id", "score")), strict=True)
+        )
+        options = mo.SearchOptions(k=TENTHS, min_score=score[f"{least}"])
+        out = tmp_path / "found.parquet"
+        found = mo.mine(tenths, metric, out, anchors=anchor, options=options, selection=mo.Selection(**chosen))
+        ids = parquet.read_table(out)["candidate_id"].to_pylist()
+        assert found.skipped["listed"] == len(ids)
+        assert found.skipped["min_score"] == least - 1
+        assert sum(n for name, n in found.skipped.items() if name not in ("anchors", "candidates")) == TENTHS
+        return sorted(map(int, ids))
+
+    assert mined(worst) == [*range(worst, TENTHS)]
+    positives = (tmp_path / "found.parquet").rename(tmp_path / "positives.parquet")
+    for n in range(1, worst):
+        absolute = mined(1, positives=positives, absolute_margin=float(f"0.{n}"))
+        assert absolute == [*range(1, worst - n + 1)]
+        # a share of the positive's score, n tenths or n tenths more of the distance
+        value = worst if is_higher else TENTHS - worst
+        relative = mined(1, positives=positives, relative_margin=n / value)
+        assert relative == [*range(1, worst - n + 1)]
 
 
 def test_draws_are_of_the_window_and_repeat(index, scores, tmp_path, monkeypatch):
