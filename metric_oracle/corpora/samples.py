@@ -1,5 +1,6 @@
 """Samples: several reports that a model wrote for each study, from files, frames and dicts."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +48,7 @@ class Samples(OneLine):
     texts : list of list of str
         The samples of each study, at least one. Samples may be equal, and may be empty.
     names : list of list of str
-        Name of each sample within its study: "0", "1", ... or what the column ``sample`` has.
+        Name of each sample within its study: "0", "1", ... or what the column ``sample`` has, in its order.
     source : str
         One line that says what was read.
     logprobs : list of list of float, optional
@@ -190,7 +191,8 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
         One row for each study, with a list of reports in the column ``candidates`` and, where they are known, a list of
         log-probabilities in ``logprobs``: JSON Lines, Parquet, a frame or a Hugging Face dataset. Or one row for each
         sample, with columns for the study, ``sample`` and ``logprob`` (both optional) and the report: also CSV. Or a
-        dict of study id to list of reports, or a list of lists, whose ids are "0", "1", ...
+        dict of study id to list of reports, or a list of lists, whose ids are "0", "1", ... With a column ``sample``,
+        the samples of a study are in its order, numbers by value, whatever the order of the rows.
     read : Read, optional
         How they are read: [`Read`][metric_oracle.Read]. Samples have its section, columns, encoding and separator.
     column : str, optional
@@ -199,8 +201,8 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
     Returns
     -------
     Samples
-        In the order of the file. An empty report, or one that is nothing but a word for a missing report such as
-        "nan", is a failure of the model and counts as an empty report.
+        Studies are in the order of the file. An empty report, or one that is nothing but a word for a missing report
+        such as "nan", is a failure of the model and counts as an empty report.
 
     Raises
     ------
@@ -333,6 +335,8 @@ def _of_rows(
                     f"{places[first[key]]}.",
                     "Keep one row for each sample.",
                 )
+        for rows in rows_of.values():
+            rows.sort(key=lambda row: _in_order(labels[row]))
     groups = list(rows_of.values())
     texts = [[reports[row] for row in rows] for rows in groups]
     names = [
@@ -342,6 +346,12 @@ def _of_rows(
     by_row = {name: table.numbers(name) for name in wanted if name is not None}
     numbers = {name: [values[rows].tolist() for rows in groups] for name, values in by_row.items()}
     return _made(table, list(rows_of), texts, names, numbers.get(LOGPROB), numbers.get(column or ""), section)
+
+
+def _in_order(name: str) -> tuple[list[Any], str]:
+    """Return the key by which samples are sorted: numbers within their names by value, so that 2 is before 10."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(len(digits.lstrip("0")), digits.lstrip("0")) if i % 2 else digits for i, digits in enumerate(parts)], name
 
 
 def _made(

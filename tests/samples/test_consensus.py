@@ -4,6 +4,7 @@ import random
 from fractions import Fraction
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -46,7 +47,8 @@ def plain_choice(matrix, logprobs=None, *, lower=False):
         products = [Fraction(w * matrix[i][j]) for w, j in zip(weights, others, strict=True)]
         found.append(float(sum(products)) / float(sum(map(Fraction, weights))))
     signed = [-value if lower else value for value in found]
-    return signed.index(max(signed)) if found else 0, found
+    ties = [abs(value - max(signed)) <= 1e-12 * abs(max(signed)) for value in signed]
+    return ties.index(True) if found else 0, found
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -71,6 +73,57 @@ def test_choices_equal_plain_code(seed, weighted):
             for i, text in enumerate(group):
                 of_text.setdefault((text, logprobs[study][i] if weighted else 0), set()).add(utilities[i])
             assert len(group) == 1 or all(len(values) == 1 for values in of_text.values())
+
+
+@pytest.mark.parametrize(
+    ("group", "chosen"),
+    [  # their expected scores are equal: 22/45, 5/12 and 209/462, and differ in the last bit of float64
+        (["b c b", "b b d c b b b", "b c a", "c a d d a d c"], 0),
+        (["b b a", "c b b c c", "d d a", "c b d", "c b a a a b c"], 1),
+        (["c d c a d d", "b a c a d", "a b a d c", "d a", "b b", "a a a b d c"], 1),
+    ],
+)
+def test_of_equal_expected_scores_the_first_sample_wins(group, chosen):
+    found = mo.consensus({"s1": group}, "rouge-l")
+    best = found.utilities["rouge-l"][0]
+    assert np.argmax(best) > chosen  # by rounding
+    assert best.max() == pytest.approx(best[chosen], rel=1e-15)
+    assert found.chosen["rouge-l"] == [chosen]
+    of_best = mo.best_of({"s1": group, "s2": ["a"]}, {"s1": group[chosen], "s2": "a"}, "rouge-l")
+    (row,) = [row for row in of_best.selectors.to_pylist() if row["selector"] == "consensus under rouge-l"]
+    assert row["mean"] == 1
+
+
+@pytest.mark.parametrize("name", ["{}", "s{}", "run-{}"])
+def test_numbers_do_not_depend_on_the_order_of_rows(name, tmp_path):
+    groups, logprobs = groups_of(5, 20)
+    rows = [
+        {"study_id": study, "sample": name.format(i), "report": text, "logprob": logprobs[study][i], "judge": i % 3}
+        for study, group in groups.items()
+        for i, text in enumerate([*group, *group])  # more than 10 samples, of which 10 follows 9
+        if i < len(logprobs[study])
+    ]
+    rows += [{"study_id": "long", "sample": name.format(i), "report": f"{i % 4} edema", "logprob": -i % 5, "judge": 0}
+             for i in range(12)]  # fmt: skip
+    references = dict.fromkeys((*groups, "long"), "no acute edema")
+
+    def numbers(rows, ending):
+        path = tmp_path / f"samples.{ending}"
+        frame = pl.DataFrame(rows, schema_overrides={"sample": pl.String})
+        getattr(frame, f"write_{ending}")(path)
+        best = mo.best_of(path, references, "rouge-l,bleu", column="judge")
+        chosen = mo.consensus(path, "rouge-l,bleu", weighted=True)
+        return (
+            best.numbers,
+            best.samples.names,
+            {of["study_id"] + of["metric"]: of for of in chosen.numbers.to_pylist()},
+        )
+
+    expected = numbers(rows, "csv")
+    assert expected[1][-1] == [name.format(i) for i in range(12)]
+    for seed, ending in ((0, "csv"), (1, "parquet"), (2, "csv")):
+        again = random.Random(seed).sample(rows, len(rows))
+        assert numbers(rows[::-1] if seed == 0 else again, ending) == expected
 
 
 def test_expected_scores():
