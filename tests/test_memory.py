@@ -342,6 +342,20 @@ def test_what_is_in_memory_is_what_files_say(tmp_path):
         found = as_labels(given)
         assert (found.ids, found.values.tolist()) == (ids, rows)
         assert as_labels(found) is found
+    codes = [{0: None, 1: 1, 2: 0, 3: -1}[one] for one in rows[0]]
+    assert {0, -1} <= {*codes}
+    for given in (
+        [codes],
+        {"x": codes},
+        np.array([codes], float),
+        [dict(zip(LABELS, codes, strict=True))],
+        {"x": {label.lower(): code for label, code in zip(LABELS, codes, strict=True)}},
+    ):
+        found = as_labels(given).values[0, :13].tolist()
+        assert found == rows[0][:13]
+    blank = [code if place else None for place, code in enumerate(codes)]
+    assert as_labels([blank]).values[0, :13].tolist() == [0, *rows[0][1:13]]
+    assert as_labels(np.array([[0, 1] * 7], np.uint8)).values.tolist() == [[0, 1] * 7]
     value = {1: 1.0, 2: 0.0, 3: -1.0}
     columns = {name: [value[rows[0][place]]] for place, name in enumerate(LABELS[:-1])}
     table = polars.DataFrame({"study_id": ["x"], **columns, "No Finding": [1.0]})
@@ -378,6 +392,9 @@ def test_what_is_in_memory_is_what_files_say(tmp_path):
             lambda: as_labels([[4] * 14]),
             r"^labels must be a file, a table or 14 classes from 0 to 3 for each r",
         ),
+        (lambda: as_labels([[2, None] * 7]), r"^labels must be a file, .* or 1, 0, -1 and NaN; got the list"),
+        (lambda: as_labels([[0, 1] * 7]), r"^labels must show whether 0 means negative .*; got 0 and 1 alone\."),
+        (lambda: as_labels({"a": [0, 1] * 7}), r"^labels must show whether 0 means negative .* numpy\.uint8"),
         (lambda: as_labels({"a": [1] * 13}), r"^labels must be a file, a table or 14 classes .* got the dict"),
         (lambda: as_labels("abc"[1:1] or [[1], [1, 2]]), r"^labels must be a file, a table or 14 classes"),
         (
@@ -485,3 +502,58 @@ def test_reports_are_joined_and_indexed_by_ids_that_do_not_repeat(tmp_path, use)
     assert mo.retrieve(index, twice, "bleu").table["query_id"].to_pylist() == ["a", "a", "b"]
     with pytest.raises(InputError, match=r"an id occurs more than once in ids: 'a'\. Keep one row for each id\.$"):
         use(twice, texts, index)
+
+
+class Tensor:
+    """A tensor that needs a gradient, which NumPy refuses, on a device."""
+
+    dtype = "torch.float32"
+
+    def __init__(self, values):
+        self._values = np.array(values, np.float32)
+
+    def __len__(self):
+        return len(self._values)
+
+    def __getitem__(self, place):
+        return Tensor(self._values[place])
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+
+    def detach(self):
+        made = Tensor(self._values)
+        made.numpy = lambda: made._values
+        return made
+
+    def cpu(self):
+        return self
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Tensor, lambda rows: [Tensor(row) for row in rows], lambda rows: (Tensor(row) for row in rows), iter],
+    ids=["tensor", "list", "generator", "iterator"],
+)
+def test_vectors_from_functions_of_tensors_and_generators(answer):
+    texts = ["no edema", "mild edema", "effusion"]
+    vectors = np.random.default_rng(1).random((3, 4)).astype(np.float32)
+
+    def embed(given):
+        """Return a vector for each text."""
+        return answer([vectors[texts.index(text)].tolist() for text in given])
+
+    expected = mo.score(*[mo.reports(side, chexbert=vectors) for side in (texts, texts)], "chexbert").mean()
+    made = mo.score(*[mo.reports(side, chexbert=embed) for side in (texts, texts)], "chexbert").mean()
+    assert made == expected
+    rewarded = mo.reward("chexbert", sources={"chexbert": embed})
+    assert rewarded(completions=texts, reference=texts) == pytest.approx([1.0] * 3)
+    found = as_vectors(answer(vectors.tolist()), None)
+    assert found.values.tolist() == vectors.tolist()
+
+
+def test_a_function_that_returns_no_list_is_named():
+    with pytest.raises(
+        InputError, match=r"that a function returned must be one for each text, .*; got the NoneType in memory\."
+    ):
+        mo.reports(["a", "b"], chexbert=lambda texts: None).load()

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from metric_oracle.base.errors import InputError, option
+from metric_oracle.corpora.arrays import as_array
 from metric_oracle.corpora.joining import UNKNOWN, IdSource, check_joined, shared_column, source_of_ids
 from metric_oracle.corpora.tables import (
     Table,
@@ -42,9 +43,10 @@ LABELS = (
     "No Finding",
 )
 FIVE_LABELS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")  # most often counted
-_SNAKE_LABELS = tuple(label.lower().replace(" ", "_") for label in LABELS)
+_BARE_LABELS = tuple(map(bare_name, LABELS))
 _CLASS_OF_VALUE = {1.0: 1, 0.0: 2, -1.0: 3}
 _CLASS_OF_INDEX = {0.0: 0, 1.0: 1, 2.0: 2, 3.0: 3}
+_INDICES_ALONE, _CODES_ALONE = (2.0, 3.0), (-1.0,)
 # CheXbert's head for No Finding has two classes; some tools write its blank as 0.
 _NO_FINDING_CLASS = {1.0: 1, 0.0: 0}
 
@@ -75,8 +77,9 @@ def is_abnormality(label: str) -> bool:
 def read_labels(path: str | Path, *, id_column: str | None = None) -> Labels:
     """Read CheXbert labels, matched by name in any order.
 
-    Columns called as in `LABELS` hold 1, 0, -1 and empty (CheXbert, MIMIC-CXR-JPG, CheXpert Plus); columns in snake
-    case hold class indices 0 to 3 (CvT2DistilGPT2). Images of one CheXpert Plus study become the first in path order.
+    Cells are 1, 0, -1 and empty (CheXbert, MIMIC-CXR-JPG, CheXpert Plus), or, where one is 2 or 3 and none is -1 or
+    empty, the class indices 0 to 3 (CvT2DistilGPT2); the spelling of the names does not count. Images of one CheXpert
+    Plus study become the first in path order.
     `id_column` is for ids under an unusual name.
     """
     return labels_of_table(read_table(Path(path)), id_column=id_column)
@@ -85,17 +88,20 @@ def read_labels(path: str | Path, *, id_column: str | None = None) -> Labels:
 def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
     """Return the CheXbert labels in a table in memory, see `read_labels`."""
     path = table.path
-    is_snake = _SNAKE_LABELS[0] in table.names
-    names = _SNAKE_LABELS if is_snake else LABELS
-    absent = [name for name in names if name not in table.names]
+    names = _spelled(table)
+    absent = [label for label, name in zip(LABELS, names, strict=True) if name is None]
     if absent:
         raise InputError(f"{path} lacks columns of the 14 CheXbert labels: {', '.join(absent)}.", "Rename them.")
+    columns = [table.column(str(name)) for name in names]
+    cells = np.array([_with_nan(column) for column in columns]).T
+    # Under the names that labelers write, 0 is negative.
+    is_index = _are_indices(cells, f"the labels of {path}", is_stated=tuple(names) == LABELS)
     values = np.empty((table.n_rows, len(LABELS)), np.uint8)
-    for place, name in enumerate(names):
-        class_of = _CLASS_OF_INDEX if is_snake else _CLASS_OF_VALUE
+    for place, column in enumerate(columns):
+        class_of = _CLASS_OF_INDEX if is_index else _CLASS_OF_VALUE
         if LABELS[place] == "No Finding":
             class_of = _NO_FINDING_CLASS
-        values[:, place] = _classes(table.column(name), class_of, f"column {name!r}", path, may_miss=not is_snake)
+        values[:, place] = _classes(column, class_of, f"column {names[place]!r}", path, may_miss=not is_index)
 
     id_cells = table.id_cells(id_column)
     if id_cells is None:
@@ -107,6 +113,89 @@ def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
         ids, values = [studies[row] for row in rows], values[rows]
     check_unique(ids, where)
     return Labels(ids, values)
+
+
+def _spelled(table: Table) -> list[str | None]:
+    """Return the column of each of `LABELS` in a table, however it is spelled, None for none.
+
+    Raise InputError for several of one label.
+    """
+    found = [
+        [name for name in table.names if bare_name(name).replace("_", "") == bare.replace("_", "")]
+        for bare in _BARE_LABELS
+    ]
+    for label, names in zip(LABELS, found, strict=True):
+        if len(names) > 1 and label not in names:
+            raise InputError(
+                f"{table.path} has several columns of the label {label}: {shown_names(names)}.", "Keep one of them."
+            )
+    return [
+        label if label in names else names[0] if names else None for label, names in zip(LABELS, found, strict=True)
+    ]
+
+
+def _with_nan(cells: "pl.Series") -> npt.NDArray[np.float64]:
+    """Return the numbers in a column of labels, NaN for a missing cell, and infinity for one that is no number."""
+    import polars as pl
+
+    numbers = numbers_of(cells.cast(pl.Int8) if cells.dtype == pl.Boolean else cells)
+    is_text = numbers.is_null() & written(cells).is_not_null()
+    return np.asarray(numbers.set(is_text, float("inf")).to_numpy(), np.float64)
+
+
+def _are_indices(cells: npt.NDArray[np.float64], what: str, *, is_stated: bool) -> bool:
+    """Return whether cells, float64[n, 14] with NaN for missing ones, are class indices, not 1, 0, -1 and empty.
+
+    A 2 or 3 says so, an empty cell or -1 the contrary. Without either, 0 may be negative or blank: raise InputError,
+    which names the labels as `what`, unless `is_stated` says that it is negative.
+    """
+    others = cells[:, [place for place, label in enumerate(LABELS) if label != "No Finding"]]
+    if np.isnan(cells).any() or np.isin(cells, _CODES_ALONE).any():
+        return False
+    if np.isin(others, _INDICES_ALONE).any():
+        return True
+    if not is_stated and (others == 0).any():
+        raise InputError(
+            what,
+            "must show whether 0 means negative (beside 1, -1 and empty) or blank (as class beside 1, 2 and 3)",
+            "0 and 1 alone",
+            f"Write a table with the columns {', '.join(map(repr, LABELS[:2]))}, ..., as CheXbert does: there 0 is "
+            "negative, and blank is an empty cell. In Python classes are also told by their type, numpy.uint8.",
+        )
+    return False
+
+
+def classes_of(values: Any) -> npt.NDArray[np.uint8] | None:
+    """Return the classes of labels in memory, n rows of 14 numbers, as `Labels.values`; None for anything else.
+
+    They are 1, 0, -1 and NaN or None, or classes 0 to 3: unsigned integers are classes, and so are numbers of which one
+    is 2 or 3 and none is missing or -1. Raise InputError for 0 and 1 alone, which may be either.
+    """
+    try:
+        found = as_array(values)
+        is_number = found.dtype.kind in "iuf" or (
+            found.dtype.kind == "O"
+            and all(
+                cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool)) for cell in found.flat
+            )
+        )
+        if not is_number or found.shape[1:] != (len(LABELS),):
+            return None
+        cells = found.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+    class_of = _CLASS_OF_VALUE
+    if found.dtype.kind == "u" or _are_indices(cells, "labels", is_stated=False):
+        class_of = _CLASS_OF_INDEX
+    if not (np.isin(cells, list(class_of)) | (np.isnan(cells) & (class_of is _CLASS_OF_VALUE))).all():
+        return None
+    classes = np.zeros(cells.shape, np.uint8)
+    for number, one in class_of.items():
+        classes[cells == number] = one
+    if class_of is _CLASS_OF_VALUE:  # in this column 0 is blank, as in files
+        last = LABELS.index("No Finding")
+        classes[cells[:, last] == 0, last] = 0
+    return classes
 
 
 def read_label_table(path: str | Path, *, id_column: str | None = None, is_optional: bool = False) -> LabelTable:
@@ -129,7 +218,7 @@ def label_table_of(
     path = table.path
     id_cells = table.id_cells(id_column, is_optional=is_optional)
     ids_from = UNKNOWN if id_cells is None else source_of_ids(table, id_cells.name, id_column)
-    if set(LABELS) <= set(table.names) or set(_SNAKE_LABELS) <= set(table.names):
+    if None not in _spelled(table):
         labels = labels_of_table(table, id_column=id_column)
         ids, names, values = labels.ids, list(LABELS), labels.values
     else:

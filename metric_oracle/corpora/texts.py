@@ -55,7 +55,7 @@ _WITHIN = (
     (
         "with tokens of a model (</s>)",
         (
-            r"</?(?!X+>)[A-Za-z_][\w-]*>|<[|\uff5c][^<>\n]{1,40}[|\uff5c]>|<0x[0-9A-F]{2}>|\[(?:[A-Z]{3,6}|gMASK|unused\d+)\]"
+            r"</?(?!X+>|script>)[A-Za-z_][\w-]*>|<[|\uff5c][^<>\n]{1,40}[|\uff5c]>|<0x[0-9A-F]{2}>|\[(?:[A-Z]{3,6}|gMASK|unused\d+)\]"
             r"|\b(?:start|end|begin|stop)_?(?:seq|sequence|token)\b|[\u0120\u010a\u2581]|(?:^|(?<=\s))##\w|\w@@(?!\S)"
         ),
     ),

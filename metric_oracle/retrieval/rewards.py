@@ -1,7 +1,7 @@
 """Rewards for training: a metric in the shape that TRL's GRPO trainer calls."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -398,6 +398,7 @@ class _Remembered:
     def __call__(self, texts: list[str]) -> Any:
         new = [text for text in dict.fromkeys(texts) if text not in self._made]
         answers: Any = self._model(new) if new else []
+        answers = list(answers) if isinstance(answers, Iterator) else answers  # of a generator
         is_by_position = isinstance(answers, Mapping)
         self._made |= {text: answers.get(str(i)) if is_by_position else answers[i] for i, text in enumerate(new)}
         rows = [self._made[text] for text in texts]

@@ -4,7 +4,7 @@ What a method takes, gives and promises is said in the base class. A source says
 number of reports.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -136,6 +136,14 @@ class Source:
 
         Raise InputError if they are not as many as the texts.
         """
+        answer = list(answer) if isinstance(answer, Iterator) else answer  # of a generator
+        if not hasattr(answer, "__len__"):
+            raise InputError(
+                f"{self.record.plural} that a function returned",
+                "must be one for each text, in their order",
+                name_of(answer),
+                "Return a list or an array.",
+            )
         if len(answer) != n_texts:
             raise InputError(
                 f"{self.record.plural} that a function returned",

@@ -10,6 +10,7 @@ import numpy as np
 
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.errors import InputError
+from metric_oracle.corpora.arrays import as_array
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.tables import canonical_ids
@@ -34,7 +35,7 @@ def as_vectors(file_or_data: Any, ids: Any) -> Vectors:
         check_left_out({"ids": ids}, "for a dict of id -> vector", "Leave out the ids.")
         ids, rows = list(rows), list(rows.values())
     try:
-        values = np.asarray(rows)
+        values = as_array(rows)
         keys = list(map(str, range(len(values)))) if ids is None else canonical_ids(_listed(ids), "ids")
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):

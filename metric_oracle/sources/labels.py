@@ -16,6 +16,7 @@ from metric_oracle.corpora.label_tables import (
     LABELS,
     Labels,
     LabelTable,
+    classes_of,
     label_table_of,
     labels_of_table,
     read_label_table,
@@ -36,38 +37,41 @@ class LabelSets:
 
 
 def as_labels(file_or_data: Any) -> Labels:
-    """Return CheXbert labels from a file or table, a dict id -> 14 classes, or an array int[n, 14] of classes 0 to 3.
+    """Return CheXbert labels from a file or table, or from 14 numbers for each report: a dict by id, an array.
 
-    Rows of an array belong to the reports in their order. Raise InputError for anything else.
+    They mean the same as in a file, or are classes; see `label_tables.classes_of`. Rows of an array belong to the
+    reports in their order. Raise InputError for anything else.
     """
     if isinstance(file_or_data, Labels):
         return file_or_data
     if isinstance(file_or_data, str | Path):
         return read_labels(file_or_data)
     ids, values = None, file_or_data
-    if isinstance(file_or_data, Mapping) and not set(LABELS) <= file_or_data.keys():
-        ids = canonical_ids(list(file_or_data), "the ids of the labels")
-        check_unique(ids, "the ids of the labels")
-        values = list(file_or_data.values())
-    elif hasattr(file_or_data, "columns"):
+    if _is_table(file_or_data):
         table, _ = in_memory(file_or_data)
         if table is not None:
             return labels_of_table(table)
-    try:
-        classes = np.asarray(values)
-        is_right = (
-            classes.dtype.kind in "iu" and classes.shape[1:] == (len(LABELS),) and np.isin(classes, range(4)).all()
-        )
-    except (TypeError, ValueError):
-        is_right = False
-    if not is_right:
+    elif isinstance(file_or_data, Mapping):
+        ids = canonical_ids(list(file_or_data), "the ids of the labels")
+        check_unique(ids, "the ids of the labels")
+        values = list(file_or_data.values())
+    classes = classes_of(values)
+    if classes is None:
         raise InputError(
             "labels",
-            f"must be a file, a table or {len(LABELS)} classes from 0 to 3 for each report",
+            f"must be a file, a table or {len(LABELS)} classes from 0 to 3 for each report, or 1, 0, -1 and NaN",
             f"{name_of(file_or_data)} with other values",
-            "Pass 0 blank, 1 positive, 2 negative, 3 uncertain.",
+            "Pass 0 blank, 1 positive, 2 negative, 3 uncertain; or 1 positive, 0 negative, -1 uncertain, NaN blank.",
         )
-    return Labels(ids, classes.astype(np.uint8))
+    return Labels(ids, classes)
+
+
+def _is_table(data: Any) -> bool:
+    """Return whether labels in memory have the names of their columns."""
+    if isinstance(data, Mapping):
+        return set(LABELS) <= data.keys() or any(isinstance(value, Mapping) for value in data.values())
+    records = isinstance(data, list | tuple) and any(isinstance(record, Mapping) for record in data)
+    return records or hasattr(data, "columns")
 
 
 def as_label_table(file_or_data: Any, plural: str = "labels") -> LabelTable:

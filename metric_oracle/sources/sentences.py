@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.base.errors import InputError
+from metric_oracle.corpora.arrays import as_array
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.tables import (
     Table,
@@ -108,7 +109,7 @@ def _of_table(table: Table | None, origin: str) -> SentenceTable:
 def _of_arrays(ids: list[Any], arrays: list[Any], origin: str) -> SentenceTable:
     """Return a table from one array of vectors, float[n, d], per report; InputError, with `origin`, for others."""
     try:
-        values = [np.asarray(array, np.float64) for array in arrays]
+        values = [as_array(array).astype(np.float64) for array in arrays]
         filled = [array for array in values if array.size]
         vectors = np.concatenate(filled) if filled else np.empty((0, 1))
         if vectors.ndim != 2:

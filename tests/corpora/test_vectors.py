@@ -335,11 +335,33 @@ def test_mimic_csv_is_alphabetical_with_ids(tmp_path):
     assert labels.values.sum() == 3
 
 
-def test_snake_case_holds_class_indices(tmp_path):
-    lines = ["dicom_id," + ",".join(SNAKE), "d1," + ",".join(["0", "1", "2", "3"] * 3 + ["0", "1"])]
-    labels = read_labels(write(tmp_path, "a.csv", "\n".join(lines)))
-    assert labels.ids == ["d1"]
-    assert labels.values.tolist() == [[0, 1, 2, 3] * 3 + [0, 1]]
+CAMEL = [label.replace(" ", "") for label in LABELS]
+
+
+@pytest.mark.parametrize("names", [LABELS, SNAKE, CAMEL, [label.upper() for label in LABELS]])
+def test_codes_mean_the_same_under_every_spelling(tmp_path, names):
+    def read(cells):
+        """Return the class of each label of two reports, the second positive throughout."""
+        rows = [f"d1,{','.join(cells)}", "d2," + ",".join(["1"] * 14)]
+        return read_labels(write(tmp_path, "a.csv", "\n".join(["dicom_id," + ",".join(names), *rows])))
+
+    labels = read(["0", "1", "2", "3"] * 3 + ["0", "1"])  # a 2 or 3 shows classes
+    assert labels.ids == ["d1", "d2"]
+    assert labels.values[0].tolist() == [0, 1, 2, 3] * 3 + [0, 1]
+    assert read(["0", "1", "-1", "1"] * 3 + ["0", "1"]).values[0].tolist() == [2, 1, 3, 1] * 3 + [2, 1]
+    assert read(["0", "1", "", "nan"] * 3 + ["0", "0"]).values[0].tolist() == [2, 1, 0, 0] * 3 + [2, 0]
+    with pytest.raises(InputError, match="must hold 1, 0, -1 or empty; got another value in row 1"):
+        read(["0", "1", "2", ""] * 3 + ["0", "1"])
+    binary = ["0", "1"] * 7
+    if names is LABELS:
+        assert read(binary).values[0].tolist() == [2, 1] * 7
+    else:
+        match = (
+            r"the labels of .* must show whether 0 means negative \(beside 1, -1 and empty\) or blank .*; got 0 and 1 "
+            r"alone\. Write a table with the columns 'Enlarged Cardiomediastinum', 'Cardiomegaly', \.\.\.,"
+        )
+        with pytest.raises(InputError, match=match):
+            read(binary)
 
 
 def test_chexpert_plus_json_lines(tmp_path):
@@ -368,7 +390,7 @@ def test_iu_xray_labels(iu_xray):
         (LABELS, {"Edema": "2"}, "column 'Edema' of .* must hold 1, 0, -1 or empty; got another value in row 1"),
         (LABELS, {"Edema": "yes"}, "column 'Edema' of .* must hold 1, 0, -1 or empty"),
         (LABELS, {"No Finding": "-1"}, "column 'No Finding' of .* must hold 1, 0 or empty"),
-        (SNAKE, {"edema": "-1"}, "column 'enlarged_cardiomediastinum' of .* must hold 0, 1, 2, 3; got another value"),
+        (SNAKE, {"edema": "2"}, "column 'edema' of .* must hold 1, 0, -1 or empty; got another value in row 1"),
     ],
 )
 def test_bad_labels(tmp_path, names, cells, match):
