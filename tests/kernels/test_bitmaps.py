@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import metric_oracle as mo
 from metric_oracle.indexes.features import invert
 from metric_oracle.kernels import _bitmaps as bitmaps_of
 from metric_oracle.kernels import _overlap_counts as counts_of
@@ -101,3 +102,17 @@ def test_other_lists_get_no_bits():
     full = bitmaps_of.new_bitmaps(dense)._replace(bits=np.zeros((1, 16), np.uint64))
     full.row[:] = AT_ONCE
     assert [row_of_bits(v, 1, dense, full) for v in (0, 1, 0)] == [0, -1, 0]
+
+
+def test_lists_with_bits_and_more_matches_than_a_byte_counts(tmp_path):
+    """Long reports of one length that share nearly all words: lists get bits, and counts do not start anew at 256."""
+    rng = np.random.default_rng(0)
+    vocabulary = np.array([f"w{i}" for i in range(320)])
+    corpus, tests = ([" ".join(rng.permutation(vocabulary)[:290]) for _ in range(n)] for n in (150, 24))
+    index = mo.build_index(corpus, tmp_path / "I", metrics="jaccard:1,bleu-1")
+    for metric in ("jaccard:1", "bleu-1"):
+        scores = mo.pairwise(corpus, metric, tests).T
+        found = mo.retrieve(index, tests, metric, options=mo.SearchOptions(k=5, threads=1)).table
+        expected = np.argsort(-scores, axis=1, kind="stable")[:, :5]
+        assert np.array_equal(found["row"].to_numpy().reshape(-1, 5), expected)
+        assert np.array_equal(found["score"].to_numpy(), np.take_along_axis(scores, expected, axis=1).ravel())
