@@ -74,6 +74,29 @@ def test_lines_by_hand(index):
     ]
 
 
+def test_near_copies_exactly_at_a_limit_count(tmp_path):
+    """Scores of 9, 8 and 7 tenths: with a report of 10 words, and with one of 12, which has 10 runs of three words."""
+    words = {"rouge-l": [f"v{i}" for i in range(10)], "jaccard:3": [f"w{i}" for i in range(12)]}
+    index = mo.build_index([*map(" ".join, words.values())], tmp_path / "I", metrics="rouge-l,bleu-2,jaccard:3")
+    tenths = (9, 8, 7)
+    texts = {
+        "rouge-l": [" ".join([*words["rouge-l"][:n], *"xyz"[: 10 - n]]) for n in tenths],
+        "jaccard:3": [" ".join(words["jaccard:3"][: n + 2]) for n in tenths],
+    }
+    for name, of_set in texts.items():
+        found = mo.overlap(index, few(model=of_set), resamples=100)
+        assert found.sets["model"].best[name].tolist() == [0.9, 0.8, 0.7]
+        for n, limit in enumerate((0.9, 0.8, 0.7), 1):
+            assert found.cells["model", f"{name} ≥ {limit}"].value == pytest.approx(n / 3)
+
+
+def test_a_sentence_counts_once_for_each_report(index):
+    texts = ["No edema. No edema.", "no  edema.", "Stable. No edema. Stable."]
+    found = mo.overlap(index, few(model=texts), resamples=100).sentences().to_pylist()
+    assert [(row["sentence"], row["reports"]) for row in found] == [("no edema.", 3), ("stable.", 1)]
+    assert [row["share"] for row in found] == [1, 1 / 3]
+
+
 def test_the_median_of_an_even_number_is_the_lower_one(tmp_path):
     index = mo.build_index({"a": "one two three four five six"}, tmp_path / "I", metrics="rouge-l,bleu-2")
     texts = ["one two three four", "one", "one two three four five six", "one two"]

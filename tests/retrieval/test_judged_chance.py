@@ -5,6 +5,7 @@ import random
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 
 import metric_oracle as mo
@@ -100,6 +101,38 @@ def test_each_mean_is_unbiased(world):
     distance = (found - truth).mean(axis=0) / (found.std(axis=0) / 30**0.5)
     assert np.abs(distance).max() < 4.5
     assert found[:, 0].tolist() != found[:, -1].tolist()  # of equal test reports, drawn independently
+
+
+def test_a_control_says_nothing_of_reports_that_it_cannot_score(tmp_path):
+    """A third of the corpus has no labels: the metric's deviation from its mean is 0 for these reports."""
+    rng = np.random.default_rng(5)
+    ids = [f"c{i}" for i in range(60)], [f"q{i}" for i in range(20)]
+    values = [rng.integers(0, 2, (len(of), 6)).astype(float) for of in ids]
+    texts = [{name: " ".join(rng.choice(["no", "edema", "left", "clear"], 3)) for name in of} for of in ids]
+    has_labels = rng.random(60) < 0.7
+
+    def labelled(side, chosen):
+        columns = {f"l{j}": values[side][chosen, j] for j in range(6)}
+        return mo.reports(
+            texts[side], labels=pl.DataFrame({"study_id": np.array(ids[side])[chosen].tolist()} | columns)
+        )
+
+    index = mo.build_index(labelled(0, has_labels), tmp_path / "I", metrics="labels:agreement")
+    tests = labelled(1, np.ones(20, bool))
+    found = mo.expectation(
+        index, tests, "labels:agreement", judge=Judge(shared), higher_is_better=True, draws=5, seed=3
+    )
+    rows = drawn_rows(np.arange(60), 20, 3, 5)
+    assert not has_labels[rows].all()
+    agreement = (values[1][:, None] == values[0]).mean(axis=2)
+    deviations = np.where(has_labels, agreement - agreement[:, has_labels].mean(axis=1, keepdims=True), 0)
+    corpus = [*texts[0].values()]
+    scores = np.array(
+        [[shared(text, corpus[row]) for row in of] for text, of in zip(texts[1].values(), rows, strict=True)]
+    )
+    expected = controlled_means(scores, np.take_along_axis(deviations, rows, 1)[None])
+    np.testing.assert_allclose(found.table["mean"].to_numpy(), expected.means, rtol=1e-12)
+    assert found.signature["sampled"]["standard_error"] == pytest.approx(expected.standard_error)
 
 
 def test_no_pair_is_judged_twice_and_draws_end_at_the_error(world):

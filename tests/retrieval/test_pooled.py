@@ -155,6 +155,17 @@ def test_a_pool_that_is_too_small_is_named():
     assert enough.warnings() == []
 
 
+def test_no_number_is_minus_zero():
+    pools = [pool._replace(scores=0.0 * pool.scores - 1e-7, drawn=0.0 * pool.drawn - 2e-7) for pool in made_up(7)]
+    texts = [
+        " ".join(" ".join(cell.lines) for cell in cells)
+        for table in found_of(pools).tables()
+        for _, cells in table.rows
+    ]
+    assert any("0.0000" in text for text in texts)
+    assert not any("-0.0000" in text for text in texts)
+
+
 def test_what_is_printed(tmp_path):
     found = found_of(made_up(5))
     curve, lists = found.tables()

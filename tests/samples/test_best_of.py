@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from scipy.stats import false_discovery_control
 
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
@@ -117,6 +118,10 @@ def test_numbers_equal_plain_code(seed):
             assert row["difference"] == (None if row["selector"] == MEAN else pytest.approx(own - mean, abs=1e-13))
             assert (row["p_value"] is None) == (row["selector"] in (MEAN, "best of all samples"))
             assert row["p_value"] is None or row["p_adjusted"] >= row["p_value"]
+    tested = [row for row in found.selectors.to_pylist() if row["p_value"] is not None]  # one family, of both metrics
+    expected = false_discovery_control([row["p_value"] for row in tested])
+    assert len({row["metric"] for row in tested}) == 2
+    assert [row["p_adjusted"] for row in tested] == pytest.approx(expected.tolist())
 
 
 def test_lower_is_better():

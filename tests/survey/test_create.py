@@ -495,6 +495,15 @@ def test_contradictions_are_said(tmp_path):
     assert out.warnings() == ["ben gave different counts to 3 pairs of identical candidates."]
 
 
+def test_equal_texts_of_different_studies_are_no_contradiction(tmp_path):
+    """Two studies with the same candidate have other references, so that raters may count differently."""
+    others = {"bleu": {f"s{i}": f"Report {i // 2}." for i in range(8)}, "s_emb": candidates(8)["bleu"]}
+    survey = made(tmp_path, others=others)
+    for rater in ("anna", "ben"):
+        answer(survey, rater, lambda place, i: [[place, i], *zeros(place, i)[1:]])
+    assert export_survey(tmp_path / "S", tmp_path / "E").warnings() == []
+
+
 # From raters of known error counts to the known order of metrics
 
 

@@ -144,6 +144,31 @@ def test_best_follows_the_direction_and_leaves_out_oracles():
     assert not any("Bold" in note for note in layout(table)[1])
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_best_is_marked_where_random_is_better(sign):
+    """All models are worse than chance, under a metric and under its mirror, of which lower is better."""
+    name = "bleu_2" if sign > 0 else "radcliq"
+    scores = {"a": [0.2, 0.3], "b": [0.3, 0.3], "random": [0.5, 0.7]}
+    systems = {row: made(**{name: [sign * value for value in values]}) for row, values in scores.items()}
+    table = compare(systems, random="random", resamples=100)
+    assert [row for row in systems if table.cells[row, table.columns[0].metric].best] == ["b"]
+
+
+def test_a_p_value_above_one_thousandth_is_printed():
+    """All 2^13 assignments of 13 studies are counted: p is 10 and 8 of 8,192."""
+    base = np.linspace(0.2, 0.8, 13)
+    shown = []
+    for least in (0.04, 0.03):
+        gains = np.arange(1, 14) / 100
+        gains[0] = -least
+        systems = {"a": made(bleu_2=list(base + gains)), "b": made(bleu_2=list(base))}
+        table = compare(systems, paired=[("a", "b")])
+        tests = layout(table)[0][-1]
+        ((_, cells),) = tests.rows
+        shown.append((table.differences[0].p_value, cells[tests.columns.index("p")].lines))
+    assert shown == [(10 / 2**13, ("0.001",)), (8 / 2**13, ("<0.001",))]
+
+
 @pytest.mark.parametrize("system", ["bleu-2 oracle", "most frequent", "most-frequent", "random", "expectation"])
 def test_files_of_oracles_and_baselines_do_not_compete(system):
     """Their files say what they are, whatever the rows are called."""

@@ -348,5 +348,23 @@ def test_pairs_of_a_study_from_python(index, tmp_path):
     pairs = mo.study_pairs(index, TESTS, MODELS, metrics="bleu,rouge-l", pool="bleu:4")
     found = zip(pairs.table["reference"].to_pylist(), pairs.table["candidate"].to_pylist(), strict=True)
     assert sorted(found) == sorted(judge.asked)
+    # Where a pair occurs first: in a row of the table, else in the pool, else among the random reports.
+    best = {
+        f"{name} oracle": mo.retrieve(index, TESTS, name).table["text"].to_pylist() for name in ("bleu-2", "rouge-l")
+    }
+    listed = mo.retrieve(index, TESTS, "bleu", k=4).table["row"].to_numpy().reshape(-1, 4)
+    drawn, rows = drawn_rows(np.arange(len(CORPUS)), len(TESTS), 0, 10), [*CORPUS.values()]
+    expected = {}
+    for q, reference in enumerate(TESTS.values()):
+        in_pool, at_random = ([(rows[row], row) for row in of_query[q].tolist()] for of_query in (listed, drawn))
+        for system, candidates in (("pool", in_pool), ("random", at_random)):
+            for text, row in candidates:
+                expected.setdefault((reference, text), (system, row))
+    shown = pairs.table.select(["reference", "candidate", "system", "row"]).to_pylist()
+    shown = {(one["reference"], one["candidate"]): (one["system"], one["row"]) for one in shown}
+    of_pool = {pair: of for pair, of in shown.items() if of[0] in ("pool", "random")}
+    assert {of[0] for of in of_pool.values()} == {"pool", "random"}
+    assert of_pool == {pair: expected[pair] for pair in of_pool}
+    assert {of[0] for of in shown.values()} >= {*MODELS, *best}
     with pytest.raises(InputError, match=r"^study_pairs: pool must be METRIC:N or all"):
         mo.study_pairs(index, TESTS, metrics="bleu", pool="bleu")
