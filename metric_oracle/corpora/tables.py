@@ -64,6 +64,13 @@ _MIMIC_ID = r"^(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?$"
 _NUMBER = r"^\d+(?:\.0)?$"
 # What Python's `strip` removes; Polars' own leaves the separators of ASCII.
 _BLANKS = "".join(character for character in map(chr, range(0x3001)) if character.isspace())
+# What is meant as a number, and may be read in two ways: "1,234", "25%".
+_NEARLY_NUMBERS = (
+    ("a decimal comma", r"^[+-]?[\d.]*,\d+$"),
+    ("a percent sign", r"^[+-]?\d[\d.,]*\s*%$"),
+    ("a number with more behind it", r"^[+-]?\d*\.?\d+\s*[/(±]"),
+)
+_NUMBER_STEP = "Write 0.25 for 0,25 or 25%, and empty the cells without a number."
 _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
 _SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Generated)")
 _CODE = r"^[\w./:+-]{3,120}$"  # with a digit: an id of any form; "1", "-1" and "12" may as well be labels or counts
@@ -242,16 +249,39 @@ class Table:
         )
         return names if is_text else []
 
+    def scores(self, name: str, *, may_be_words: bool = False) -> "pl.Series | None":
+        """Return a column as floats, null for a missing cell; raise InputError for a cell with anything else.
+
+        With `may_be_words`, a column in which no cell is a number, and most do not seem to be one, is None.
+        """
+        cells = self.column(name)
+        texts, numbers = written(cells), numbers_of(cells)
+        is_other = numbers.is_null() & texts.is_not_null() & (texts != "")
+        if not is_other.any():
+            return numbers
+        nearly = texts.str.contains("|".join(pattern for _, pattern in _NEARLY_NUMBERS)).fill_null(False)
+        if may_be_words and numbers.null_count() == len(numbers) and 2 * nearly.sum() <= is_other.sum():
+            return None
+        row = is_other.arg_max() or 0
+        raise InputError(
+            f"column {shown_names([name])}",
+            "must hold numbers such as 0.25, and nothing where there is none",
+            f"{_kind_of_number(texts[row]) or 'text'} in {self.place_of(row)}",
+            _NUMBER_STEP,
+        )
+
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
         """Return a column as float64[n_rows]; raise InputError if a row has no finite number."""
         numbers = numbers_of(self.column(name)).to_numpy()
         is_bad = ~np.isfinite(numbers)
         if is_bad.any():
+            row = int(is_bad.argmax())
+            kind = _kind_of_number(written(self.column(name))[row] or "")
             raise InputError(
                 f"column {shown_names([name])}",
                 "must hold a finite number in every row",
-                f"none in {self.place_of(int(is_bad.argmax()))}",
-                "Complete the column, or leave the row out.",
+                f"{kind or 'none'} in {self.place_of(row)}",
+                _NUMBER_STEP if kind else "Complete the column, or leave the row out.",
             )
         return numbers
 
@@ -414,6 +444,11 @@ def numbers_of(cells: "pl.Series") -> "pl.Series":
     if not cells.dtype.is_numeric():
         cells = written(cells)
     return cells.cast(pl.Float64, strict=False).fill_nan(None)
+
+
+def _kind_of_number(text: str) -> str:
+    """Return in words what keeps a text, which seems to be a number, from being one; "" for any other text."""
+    return next((kind for kind, pattern in _NEARLY_NUMBERS if re.search(pattern, text)), "")
 
 
 def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: bool = True) -> list[str]:

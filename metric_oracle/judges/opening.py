@@ -16,7 +16,7 @@ from metric_oracle.base.arguments import check_given, check_left_out, given_of
 from metric_oracle.base.declared import IN_PYTHON, Flag
 from metric_oracle.base.errors import InputError, as_called, if_taken, option
 from metric_oracle.base.files import checksum, identify
-from metric_oracle.corpora.tables import existing_file, numbers_of, read_table
+from metric_oracle.corpora.tables import existing_file, read_table
 from metric_oracle.findings.score_names import direction_of
 from metric_oracle.judges.judge import COLUMNS, SCORE, Judge, numbers_in
 from metric_oracle.judges.judgements import DIGITS, Judgements
@@ -239,8 +239,8 @@ def paths_of(given: str | Path | Sequence[str | Path]) -> list[Path]:
 def read_judged(given: str | Path | Sequence[str | Path], name: str) -> dict[str, dict[str, float]]:
     """Return what a judge gave to the pairs of files: score and components by the id of the pair.
 
-    A pair without a number is left out. Raise InputError for a table without the columns, and for a pair that has
-    different scores.
+    A pair without a number is left out. Raise InputError for a table without the columns, for text among the scores,
+    and for a pair that has different scores.
     """
     found: dict[str, dict[str, float]] = {}
     for path in paths_of(given):
@@ -254,9 +254,16 @@ def read_judged(given: str | Path | Sequence[str | Path], name: str) -> dict[str
                 f"another in {table.place_of(wrong)}",
                 "Leave that column as it was.",
             )
-        columns = {SCORE: numbers_of(table.column(name if name in table.names else SCORE)).to_list()}
-        others = {*table.names} - {name, SCORE, "pair"}
-        columns |= {other: numbers_of(table.column(other)).to_list() for other in others if not other.startswith(RANK)}
+        scores = table.scores(name if name in table.names else SCORE)
+        others = {
+            other: table.scores(other, may_be_words=True)
+            for other in {*table.names} - {name, SCORE, "pair"}
+            if not other.startswith(RANK)
+        }
+        columns = {
+            column: [None] * table.n_rows if numbers is None else numbers.to_list()
+            for column, numbers in {SCORE: scores, **others}.items()
+        }
         for row, pair in enumerate(ids):
             numbers = numbers_in({column: cells[row] for column, cells in columns.items()})
             if numbers is not None and found.setdefault(str(pair), numbers)[SCORE] != numbers[SCORE]:

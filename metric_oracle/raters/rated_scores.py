@@ -13,7 +13,7 @@ from metric_oracle.base.declared import Flag
 from metric_oracle.base.errors import InputError, as_called, option
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import numbers_of, read_table, shown_names
+from metric_oracle.corpora.tables import read_table, shown_names
 from metric_oracle.findings.score_names import DIRECTIONS, direction_of
 from metric_oracle.metrics import ALIASES, METRICS, get_metric, names_of
 from metric_oracle.raters.rated_sets import read_rated_set
@@ -185,10 +185,13 @@ def _read_columns(
             skipped = unnamed if known is None else name not in known
             if name in keys or skipped:
                 continue
-            values = numbers_of(table.column(name)).to_numpy()[rows]
+            numbers = table.scores(name, may_be_words=wanted is None)
+            if numbers is None:
+                continue
+            values = numbers.to_numpy()[rows]
             lacking = [pair for pair, value in zip(ratings.pairs, values, strict=True) if not np.isfinite(value)]
             if wanted is None and len(lacking) == len(values):
-                continue  # a column of text
+                continue  # an empty column
             if lacking:
                 raise InputError(
                     "scores",

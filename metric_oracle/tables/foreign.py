@@ -13,7 +13,7 @@ from annotated_doc import Doc
 from metric_oracle.base import choices
 from metric_oracle.base.errors import InputError, option
 from metric_oracle.base.files import identify
-from metric_oracle.corpora.tables import canonical_ids, check_unique, numbers_of, read_table
+from metric_oracle.corpora.tables import canonical_ids, check_unique, read_table
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.score_names import DIRECTIONS, FOREIGN, direction_of
 
@@ -23,8 +23,8 @@ def read_foreign(
     path: Annotated[
         str | Path,
         Doc(
-            "A table with an id column and one row per report. A cell without a number means that the tool could not "
-            "score the report."
+            "A table with an id column and one row per report. An empty cell means that the tool could not score the "
+            "report."
         ),
     ],
     directions: choices.Directions | None = None,
@@ -40,7 +40,8 @@ def read_foreign(
     Raises
     ------
     InputError
-        If the file cannot be read, has no ids or no such column, an id occurs twice, or no direction is known.
+        If the file cannot be read, has no ids or no such column, an id occurs twice, no direction is known, or a cell
+        has text that is no number, such as "0,25".
 
     Examples
     --------
@@ -62,11 +63,14 @@ def read_foreign(
     columns: dict[str, pa.Array] = {}
     entries: dict[str, dict[str, Any]] = {}
     for column in table.names:
-        numbers = numbers_of(table.column(column))
-        values = numbers.set(numbers.is_infinite(), None)
         usual = direction_of(column)
         direction = stated.get(column) or usual
-        if column == id_cells.name or direction is None or values.null_count() == len(values):
+        if column == id_cells.name or direction is None:
+            continue
+        numbers = table.scores(column)
+        assert numbers is not None
+        values = numbers.set(numbers.is_infinite(), None)
+        if values.null_count() == len(values):
             continue
         if direction not in DIRECTIONS or usual not in (None, direction):
             raise InputError(

@@ -160,6 +160,10 @@ def test_files_have_the_scores_of_pairs(tmp_path):
     ("rows", "line"),
     [
         ([["7", 1]], r"^pair must be an id of 64 digits, as oracle pool writes it; got another in row 1 of .*p\.csv\."),
+        (
+            [["a" * 64, "0,5"]],
+            r"^column 'score' must hold numbers .*; got a decimal comma in row 1 of .*p\.csv\. Write",
+        ),
         ([["a" * 64, 1], ["a" * 64, 2]], r"^judged must have one score for a pair; got another in row 2 of .*p\.csv\."),
     ],
 )

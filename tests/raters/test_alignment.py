@@ -349,6 +349,22 @@ def test_scores_that_are_missing(tmp_path, missing):
         small(tmp_path, [0, 1, 2, 3], [1, 2, missing, 3])
 
 
+@pytest.mark.parametrize(
+    ("cells", "kind", "row"),
+    [
+        (["1", "2", "word", "3"], "text", 3),
+        (['"0,5"', '"0,2"', '"0,1"', '"0,3"'], "a decimal comma", 1),
+        (["50%", "20%", "10%", "30%"], "a percent sign", 1),
+    ],
+)
+def test_text_among_scores(tmp_path, cells, kind, row):
+    match = (
+        rf"^align: column 'x' must hold numbers such as 0\.25, .*; got {kind} in row {row} of .*s\.csv\. Write 0\.25"
+    )
+    with pytest.raises(InputError, match=match):
+        small(tmp_path, [0, 1, 2, 3], cells)
+
+
 def test_columns_that_do_not_fit(rated, tmp_path):
     match = (
         r"^align: scores must have each column in one file; got 'bleu' twice, the second time in .*scores\.csv\. Rename"

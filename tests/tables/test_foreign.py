@@ -109,7 +109,16 @@ def test_other_studies_are_refused(files, tmp_path):
         ("green_score\n1\n", {}, r".* has no column of ids, such as study_id; columns: 'green_score'"),
         ("id,x\na,1\n", {}, r".* has no column of numbers whose direction is known; columns: 'id', 'x'"
          r".*\. Add --direction NAME=higher or NAME=lower\.$"),
-        ("id,green\na,word\n", {}, r".* has no column of numbers whose direction is known"),
+        ("id,green\na,\n", {}, r".* has no column of numbers whose direction is known"),
+        *(
+            (
+                f"id;green\na;0.5\nb;{cell}\n", {}, r"column 'green' must hold numbers such as 0\.25, and nothing "
+                rf"where there is none; got {kind} in row 2 of .*f\.csv\. Write 0\.25 for 0,25 or 25%, and empty",
+            )
+            for cell, kind in (("word", "text"), ("0,25", "a decimal comma"), ("1.234,5", "a decimal comma"),
+                               ("25 %", "a percent sign"), ("3/10", "a number with more behind it"), ("-", "text"))
+        ),
+        ("id,x\na,word\n", {"x": "higher"}, r"column 'x' must hold numbers .*; got text in row 1 of"),
         ("id,green\na,1\na,2\n", {}, r"an id occurs more than once in the ids of .*: 'a'"),
         ("id,green\na,1\n", {"green": "lower"}, r"direction must be higher or lower, and that of the metric if the "
          r"column has the name of a known one; got 'green'=lower, of which higher is better\. Correct it\.$"),
@@ -120,6 +129,11 @@ def test_refused(tmp_path, content, directions, match):
     (tmp_path / "f.csv").write_text(content)
     with pytest.raises(InputError, match=rf"^{match}"):
         read_foreign("x", tmp_path / "f.csv", directions)
+
+
+def test_cells_without_content_are_unscorable(tmp_path):
+    (tmp_path / "f.csv").write_text('id;green;note\na;0.5;word\nb;;word\nc;" ";1,5\nd;nan;\ne;N/A;\nf;1;\n')
+    assert read_foreign("x", tmp_path / "f.csv").table["green"].to_pylist() == [0.5, None, None, None, None, 1.0]
 
 
 def test_table_command(oracle, fails, files, tmp_path):
