@@ -476,6 +476,11 @@ def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: b
     return ids.to_list()
 
 
+def changed_as_ids(names: Iterable[str]) -> list[str]:
+    """Return those names that a table gives back as missing or as another id, such as "NA" and "1.0"."""
+    return [name for name in names if is_missing(name) or canonical_ids([name], "names") != [name]]
+
+
 def chexpert_studies(images: Sequence[str], where: str) -> tuple[list[str], list[int]]:
     """Return the study of each CheXpert Plus image path, and the row of the first image in path order of each study.
 

@@ -34,6 +34,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import (
     canonical_ids,
+    changed_as_ids,
     check_unique,
     file_ending,
     is_missing,
@@ -271,6 +272,16 @@ def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
             shown_names(bad) or "a name twice, or none",
             "Rename them.",
         )
+    # The tables of the export are read by the rules of all files.
+    for what, given in (("candidates", names), ("raters", raters)):
+        bad = changed_as_ids(given)
+        if bad:
+            raise InputError(
+                what,
+                "must have names that tables give back as they are, unlike NA, 1.0 and s50414267",
+                ", ".join(map(repr, bad)),
+                f"Rename {'it' if len(bad) == 1 else 'them'}.",
+            )
     if options.repeats > options.studies:
         raise InputError("repeats", f"must be at most the studies, {options.studies}", options.repeats, "Repeat fewer.")
 
@@ -278,14 +289,15 @@ def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
 def _categories(source: str | Path) -> dict[str, str]:
     """Return label -> description of the error categories of a set of `SETS`, or of a text file, one per line.
 
-    A category from a file is its own description. Raise InputError if one is repeated or a bare number.
+    A category from a file is its own description. Raise InputError if one is repeated, a number, or read as missing.
     """
     if str(source) in SETS:
         return dict(SETS[str(source)])
     lines = [line.strip() for line in read_text(Path(source))[0].splitlines() if line.strip()]
-    if len(set(lines)) < len(lines) or any(line.isdecimal() for line in lines):
+    if len(set(lines)) < len(lines) or any(line.isdecimal() for line in lines) or changed_as_ids(lines):
         raise InputError(
-            f"{source} is not a text file with one category per line, none of them repeated or a bare number.",
+            f"{source} is not a text file with one category per line, none of them repeated, a bare number, or a word "
+            "such as NA.",
             "Correct the file.",
         )
     return {line: line for line in lines}

@@ -308,6 +308,20 @@ def test_the_notes_say_what_was_drawn_of_what(tmp_path):
     [
         ({"raters": []}, r"raters must have different names of letters, digits, - and _; got a name twice, or none"),
         ({"raters": ["a", "A"]}, r"raters must have different names .* got a name twice, or none\. Rename them\."),
+        *(
+            (
+                {"raters": ["a", name]},
+                rf"raters must have names that tables give back as they are, .*; got '{name}'\. Rename it",
+            )
+            for name in ("NA", "None", "nan", "null", "s50000001")
+        ),
+        *(
+            (
+                {"others": {name: {}}},
+                rf"candidates must have names that tables give back as they are, .*; got '{name}'\. Ren",
+            )
+            for name in ("NA", "0.0", "1.0", "NaN", "s50000001")
+        ),
         ({"raters": ["../a"]}, r"raters must have different names .* got '\.\./a'\."),
         ({"others": {}}, r"candidates must have names of letters, digits and _ \. : \+ -, at least one; got none"),
         ({"others": {"a b": {}}}, r"candidates must have names of .* got \(withheld\)\. Add --candidates NAME=FILE\."),
@@ -329,11 +343,11 @@ def test_what_is_no_survey(tmp_path, options, match):
 
 
 def test_files_that_are_none(tmp_path):
-    (tmp_path / "c.txt").write_text("one\none\n")
-    with pytest.raises(
-        InputError, match=r"c\.txt is not a text file with one category per line, none of them repeated or a bare"
-    ):
-        made(tmp_path, categories=tmp_path / "c.txt")
+    for content in ("one\none\n", "one\n1\n", "one\nNone\n"):
+        (tmp_path / "c.txt").write_text(content)
+        match = r"c\.txt is not a text file with one category per line, none of them repeated, a bare number, or a word"
+        with pytest.raises(InputError, match=match):
+            made(tmp_path, categories=tmp_path / "c.txt")
     with pytest.raises(InputError, match=r"^.*survey\.json is missing or not readable\. Name"):
         open_survey(tmp_path)
     survey = made(tmp_path)
