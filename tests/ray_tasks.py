@@ -37,7 +37,7 @@ def double(shared: dict, progress: WorkerProgress, folder: str, name: str, how: 
         while True:
             time.sleep(0.1)
     if how == "slow":
-        time.sleep(2.5)
+        time.sleep(8)
     progress.add(1)
     return shared["base"] + 2 * x
 

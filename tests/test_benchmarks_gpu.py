@@ -1,14 +1,17 @@
 """The run on a GPU: a broken step costs only itself, what is done is not done again. No test needs a GPU."""
 
 import json
+import os
+import select
+import subprocess
 import tarfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import gpu, machine
+from support import AT_ONCE, HANG
 
 
 def steps_of(*steps):
@@ -32,11 +35,11 @@ def test_a_broken_step_on_a_gpu_costs_only_itself_and_what_is_done_is_not_done_a
         gpu,
         "steps",
         steps_of(
-            ("absent", 20, (), ("no-such-program",)),
-            ("broken", 20, (), ("-c", "raise SystemExit('out of room')")),
-            ("slow", 1, (), ("-c", "import time; time.sleep(60)")),
-            ("waits", 20, ("no_such_module",), count),
-            ("last", 20, ("json",), count),
+            ("absent", HANG, (), ("no-such-program",)),
+            ("broken", HANG, (), ("-c", "raise SystemExit('out of room')")),
+            ("slow", 1, (), ("-c", "import time; time.sleep(600)")),
+            ("waits", HANG, ("no_such_module",), count),
+            ("last", HANG, ("json",), count),
         ),
     )
     out = work / "out"
@@ -90,16 +93,39 @@ def test_installing_counts_as_time(work, monkeypatch, capfd):
     assert capfd.readouterr().out == "long: later; no time is left\n"
 
 
-def test_children_of_a_step_end_with_it(work, monkeypatch):
+@AT_ONCE
+@pytest.mark.parametrize("is_cut_short", [False, True])
+def test_children_of_a_step_end_with_it(work, monkeypatch, is_cut_short):
     """Also those of a step that ends by itself, and of one that time cuts short."""
-    mark = work / "mark"
-    child = f"import time; time.sleep(2); open({str(mark)!r}, 'w')"
-    begin = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}])"
-    for seconds, rest in ((20, ""), (1, "; import time; time.sleep(60)")):
-        monkeypatch.setattr(gpu, "steps", steps_of(("parent", seconds, (), ("-c", begin + rest))))
-        gpu.main(["--out", str(work / "out"), "--again", "parent"])
-    time.sleep(3)
-    assert not mark.exists()
+    os.mkfifo(work / "held")
+    end = os.open(work / "held", os.O_RDONLY | os.O_NONBLOCK)
+    child = f"""
+import time
+held = open({str(work / "held")!r}, "w", 1)
+held.write("begun\\n")
+print("begun", flush=True)
+time.sleep(600)
+"""
+    parent = f"""
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", {child!r}], stdout=subprocess.PIPE).stdout.readline()
+time.sleep({600 * is_cut_short})
+"""
+
+    def time_is_up(process, seconds=None):
+        if seconds is not None:
+            select.select([end], [], [])  # its child has begun
+            raise subprocess.TimeoutExpired(process.args, seconds)
+        return wait(process)
+
+    wait = subprocess.Popen.wait
+    if is_cut_short:
+        monkeypatch.setattr(subprocess.Popen, "wait", time_is_up)
+    monkeypatch.setattr(gpu, "steps", steps_of(("parent", HANG, (), ("-c", parent))))
+    assert gpu.main(["--out", str(work / "out")]) == is_cut_short
+    os.set_blocking(end, True)
+    with open(end) as held:  # ends when nobody holds the other end
+        assert held.read() == "begun\n"
 
 
 def test_what_there_is_goes_back_after_every_step(work, monkeypatch):

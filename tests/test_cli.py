@@ -34,7 +34,7 @@ from metric_oracle.indexes.shards import open_index
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.plan import Plan
 from metric_oracle.synthetic.demo import COMMANDS
-from support import SECRET
+from support import HANG, SECRET
 
 COMPONENTS = {
     "bleu": ["precision_1", "precision_2", "brevity_penalty"],
@@ -1020,11 +1020,11 @@ def test_interruption_inside_a_callback():
         "from metric_oracle import cli\n"
         "def compile(*args, **options):\n"
         "    ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))()\n"
-        "    time.sleep(20)\n"
+        "    time.sleep(600)\n"
         "cli.app = compile\n"
         "cli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=15)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.startswith("error: oracle: the command must run to its end; got an interruption.")
     assert len(done.stderr.splitlines()) == 1
@@ -1036,10 +1036,11 @@ def test_interruption_of_a_running_command(tmp_path):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while not os.listdir(tmp_path):
+        assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=HANG)
     assert (process.returncode, out) == (130, "")
     assert (
         err.strip()

@@ -23,7 +23,7 @@ from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.vectors import read_embeddings
 from metric_oracle.synthetic.corpus import MODELS
 from metric_oracle.synthetic.example import COMMANDS, write_example
-from support import write
+from support import HANG, write
 
 TESTS = Path(__file__).parent
 TEXTS = {"7": "No acute process.", "3": "Edema of the left lung.", "5": "Edema of the left lung."}
@@ -42,7 +42,7 @@ def test_five_commands_from_files_to_a_table_one_of_them_killed(tmp_path):
 
     def run(line):
         process = start(line)
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=HANG)
         assert process.returncode == 0, err
         return out
 

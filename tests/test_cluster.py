@@ -23,7 +23,7 @@ from metric_oracle.base.errors import BackendError, DamagedIndexError, IndexForm
 from metric_oracle.metrics import get_metric
 from metric_oracle.mining import mine as mining
 from metric_oracle.retrieval.remote_search import search_one
-from support import SECRET, assert_refused, write
+from support import HANG, SECRET, assert_refused, write
 from support.calls import Calls
 
 if os.environ.get("ORACLE_REQUIRE_RAY") != "1":  # as in CI
@@ -297,7 +297,7 @@ def test_a_node_that_is_removed_without_grace(machines, tmp_path):
 
 
 def test_a_worker_that_is_stopped_is_ended(machines, tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "SILENT", 4.0)
+    monkeypatch.setattr(engine, "SILENT", 15.0)
     found = run({"shard-00000": "stops once", "shard-00001": ""}, tmp_path)
     assert found == {"shard-00000": 100, "shard-00001": 102}
     first, second = attempts(tmp_path, "shard-00000")
@@ -307,7 +307,7 @@ def test_a_worker_that_is_stopped_is_ended(machines, tmp_path, monkeypatch):
 
 def test_a_worker_lives_on_after_its_first_task(machines, tmp_path, monkeypatch):
     """What a finished task last told is no sign of the task that its worker has now."""
-    monkeypatch.setattr(engine, "SILENT", 4.0)
+    monkeypatch.setattr(engine, "SILENT", 15.0)
     names = [f"shard-{i:05}" for i in range(4 * len(ray.nodes()))]
     assert run(dict.fromkeys(names, "slow"), tmp_path) == {name: 100 + 2 * i for i, name in enumerate(names)}
     assert all(len(attempts(tmp_path, name)) == 1 for name in names)
@@ -323,7 +323,7 @@ def test_a_task_without_room(machines, tmp_path, monkeypatch):
         with pytest.raises(BackendError, match=match + said):
             run({"shard-00000": ""}, tmp_path, **needed)
     other = machines.add_node(**NODE, num_gpus=1)
-    monkeypatch.setattr(engine, "SILENT", 1.0)
+    monkeypatch.setattr(engine, "SILENT", 15.0)
 
     def remove() -> None:
         while not (tmp_path / "shard-00000").exists():
@@ -422,7 +422,7 @@ def test_an_interruption_leaves_no_process(tmp_path, open_folder):
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, err = process.communicate()
     assert (process.returncode, out, err.count("\n")) == (130, "", 1), err
-    assert psutil.wait_procs(family, timeout=20)[1] == []
+    assert psutil.wait_procs(family, timeout=HANG)[1] == []
     logs = [path for path in open_folder.rglob("session_*/logs/**/*") if path.is_file()]
     assert len(logs) > 5
     assert not any(MARKER.encode() in path.read_bytes() for path in logs)
@@ -473,7 +473,7 @@ def test_a_cluster_that_does_not_answer(made, tmp_path):
 
 def test_a_board_that_is_stopped_is_one_line(machines, tmp_path, monkeypatch):
     """It is a process of Ray's; nothing waits for it for ever."""
-    monkeypatch.setattr(engine, "ANSWER", 2.0)
+    monkeypatch.setattr(engine, "ANSWER", 20.0)
     stopped, earlier = [], {board.pid for board in at_work("Board")}  # those of the tests before may not have ended
 
     def stop() -> None:

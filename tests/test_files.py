@@ -13,7 +13,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import uuid
@@ -30,6 +29,7 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.commands import COMMANDS
 from metric_oracle.mining import mine as mining
 from metric_oracle.survey.folder import open_survey
+from support.signals import signalled
 
 FLIPS = 6
 TABLES = (".csv", ".jsonl", ".parquet")
@@ -422,31 +422,12 @@ def test_processes_that_write_one_file(written, tmp_path, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["x.csv", "x.csv.signature.json"]
 
 
-STOPPED = """
-import os, sys
-name = sys.argv[1]
-def hook(event, args):
-    if event == "os.rename" and str(args[1]).endswith(name):
-        os.kill(os.getpid(), {})
-sys.addaudithook(hook)
-import runpy
-sys.argv = ["oracle", *sys.argv[2:]]
-runpy.run_module("metric_oracle", run_name="__main__")
-"""
-
-
-def stopped(number, name, *arguments):
-    """Run a command that gets a signal before it renames a file to `name`; return what `subprocess.run` does."""
-    child = [sys.executable, "-c", STOPPED.format(int(number)), name, *arguments]
-    return subprocess.run(child, check=False, capture_output=True, text=True, timeout=120)
-
-
 def test_a_kill_between_the_renames_of_a_table(written, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = ["table", f"a={written}/strong.parquet", "--quiet", "--out", "t.csv", "--resamples"]
     assert run(shlex.join([*table, "200"]))[0] == 0
     old = Path("t.csv").read_bytes()
-    assert stopped(signal.SIGKILL, "t.csv", *table, "300").returncode == -9
+    assert signalled(signal.SIGKILL, "os.rename", "t.csv", *table, "300").returncode == -9
     assert Path("t.csv").read_bytes() == old
     sealed.check_unaltered(Path("t.csv"))
     assert json.loads(Path("t.csv.signature.json").read_text())["interval"]["resamples"] == 200
@@ -456,7 +437,9 @@ def test_a_kill_between_the_renames_of_a_table(written, tmp_path, monkeypatch):
 
 
 def test_no_temporary_file_stays_at_a_signal(written, tmp_path):
-    done = stopped(signal.SIGTERM, "/build.json", "build-index", f"{written}/ex/train.csv", "--out", f"{tmp_path}/I")
+    done = signalled(
+        signal.SIGTERM, "os.rename", "/build.json", "build-index", f"{written}/ex/train.csv", "--out", f"{tmp_path}/I"
+    )
     assert done.returncode == 143
     assert [*tmp_path.rglob("*.tmp")] == []
 

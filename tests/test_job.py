@@ -16,6 +16,7 @@ from metric_oracle.base.errors import InputError, InUseError
 from metric_oracle.base.files import LOCK, move_folder, new_folder, write_bytes
 from metric_oracle.base.job import Job, working
 from metric_oracle.base.sealed import read_json, write_json
+from support import HANG
 from support.power import Power, kinds_of
 
 NAMES = ("a", "b", "c")
@@ -136,11 +137,11 @@ def test_two_processes_at_once(tmp_path):
         with Job.open(folder, "record.json", "test") as job:
             job.claim("a", made_of="x")
             inside.set()
-            assert go_on.wait(30)
+            assert go_on.wait(HANG)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert inside.wait(30)
+    assert inside.wait(HANG)
     with pytest.raises(InUseError, match=rf"^another test is working in {folder}\. Wait for it to end\.$"):
         run(folder)
     program = tmp_path / "program.py"

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from support import HANG
+
 ROOT = Path(__file__).parents[1]
 PAGES = ("study", "iu-xray")
 # A block with what it prints, or the figure of the study.
@@ -119,7 +121,7 @@ def test_a_kernel_runs_the_notebook(name, tmp_path, monkeypatch, request):
     notebook = nbformat.read(ROOT / f"docs/{name}.ipynb", as_version=4)
     nbformat.validate(notebook)
     written = [["".join(output["text"]) for output in cell.get("outputs", ())] for cell in notebook.cells]
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
+    nbclient.NotebookClient(notebook, timeout=HANG, resources={"metadata": {"path": tmp_path}}).execute()
     for cell, texts in zip(notebook.cells, written, strict=True):
         shown = "".join(output.text for output in cell.get("outputs", ()) if output.output_type == "stream")
         said = " ".join(shown.split())

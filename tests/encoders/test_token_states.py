@@ -21,7 +21,7 @@ import pytest
 from metric_oracle.base.errors import BackendError, InputError, install_command
 from metric_oracle.encoders import batches, packed_layers, token_states
 from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder, encode, states_digest, write_states
-from support import published
+from support import HANG, published
 
 # Read when the hub's library is imported.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -455,7 +455,7 @@ def test_other_callers_do_not_change_the_number_of_threads():
     others_are_done = Event()
 
     def number(_):
-        assert others_are_done.wait(60)
+        assert others_are_done.wait(HANG)
         return torch.get_num_threads()
 
     with threads(2), batches.one_thread_each("cpu") as run_all:

@@ -33,6 +33,7 @@ from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.scoring import score
 from metric_oracle.sources.attaching import attach_sources
 from metric_oracle.sources.contract import Attachment
+from support import HANG
 from support.calls import Calls
 from support.inputs import changed
 from support.power import Power, kinds_of
@@ -1096,14 +1097,14 @@ def test_two_builds_at_once(inputs, built, tmp_path):
 
     def hold(*step):
         inside.set()
-        assert go_on.wait(30)
+        assert go_on.wait(HANG)
 
     results = []
     first = threading.Thread(
         target=lambda: results.append(index_module.build_index(inputs, tmp_path / "I", progress=hold))
     )
     first.start()
-    assert inside.wait(30)
+    assert inside.wait(HANG)
     match = r"^another build is working in .*I\.building\. Wait for it to end\.$"
     with pytest.raises(InputError, match=match):
         index_module.build_index(inputs, tmp_path / "I")

@@ -16,7 +16,7 @@ from metric_oracle.base.files import checksum, exclusive, write_json
 from metric_oracle.indexes import build, shard_build, shards
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name
-from support import write
+from support import HANG, write
 from support.power import Power, kinds_of
 
 METRIC = "temporal"  # the least to build and search
@@ -189,7 +189,7 @@ def test_workers_share_the_work(table, tmp_path):
     command = [sys.executable, "-c", build, table, tmp_path / "set"]
     workers = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
     for worker in workers:
-        assert (worker.communicate(timeout=300)[1], worker.returncode) == (b"", 0)
+        assert (worker.communicate(timeout=HANG)[1], worker.returncode) == (b"", 0)
     found = mo.open_index(tmp_path / "set")
     assert found.fingerprint == make(table, tmp_path / "other", shard_rows=3).fingerprint
     assert sorted(path.name for path in found.folder.iterdir()) == [NAME, *map(shard_name, range(8))]

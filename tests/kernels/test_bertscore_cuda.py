@@ -34,7 +34,7 @@ from metric_oracle.kernels.bertscore.score import F1, PRECISION, RECALL, f1
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.reference import select
 from metric_oracle.metrics import METRICS
-from support import as_opened, examples
+from support import HANG, as_opened, examples
 from support.interpreted import run_once
 
 torch = pytest.importorskip("torch")
@@ -294,7 +294,7 @@ def test_several_devices_share_the_queries(monkeypatch):
 
     def slow(resident, *rest):
         used.append(threading.get_ident())
-        barrier.wait(60)  # both devices are at work
+        barrier.wait(HANG)  # both devices are at work
         with one_interpreter:
             return list(best_bounds(resident, *rest))
 

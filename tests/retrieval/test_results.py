@@ -18,7 +18,7 @@ from metric_oracle.base.files import sync
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import AFTER, FIXED, Results, Scores, read_results, read_scores
 from metric_oracle.findings.writing import check_out
-from support import AT_ONCE
+from support import AT_ONCE, HANG
 from support.power import Power, kinds_of
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
@@ -234,7 +234,7 @@ def test_a_kill_between_the_renames_of_a_csv_loses_no_pair(results, tmp_path, wi
             (tmp_path / "r.csv.signature.json").write_text(json.dumps({**results.signature, "n": "old"}))
         for n in ("new", "newer"):  # the second finds what the first left
             child = [sys.executable, "-c", KILLED, str(path), n, str(renames)]
-            code = subprocess.run(child, check=False, timeout=60).returncode
+            code = subprocess.run(child, check=False, timeout=HANG).returncode
             assert code == (9 if renames < 3 else 0)
             again = read_results(path)
             assert same(again.table) == same(first.table)
@@ -568,7 +568,7 @@ def test_processes_that_read_parquet_end_well(results, tmp_path):
             for _ in range(2)
         ]
         for process in running:
-            said = process.communicate(timeout=60)[1]
+            said = process.communicate(timeout=HANG)[1]
             assert (said, process.returncode) == ("", 0)
 
 

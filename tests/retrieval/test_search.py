@@ -26,7 +26,7 @@ from metric_oracle.retrieval.exclusion import ResultLists
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.result_table import fill_zeros, most_frequent_row, put_most_frequent_first
-from support import beside
+from support import HANG, beside
 from support.calls import Calls
 from support.inputs import changed
 from support.sequences import subsequence
@@ -487,16 +487,18 @@ def test_a_wrong_score_is_an_error(index, queries, monkeypatch):
 def test_an_error_in_one_block_ends_the_others(index, monkeypatch, in_main):
     from metric_oracle.kernels.bleu import cpu
 
-    begun = []
+    begun, failing, before = [], threading.Event(), threading.active_count()
 
     def broken(*args, **options):
         begun.append(1)
-        time.sleep(0.01)
         if (threading.current_thread() is threading.main_thread()) == in_main:
+            failing.set()
             raise KeyboardInterrupt
+        assert failing.wait(HANG)
+        time.sleep(0.05)  # the other thread gives up what is left
 
     monkeypatch.setattr(cpu.Backend, "search", broken)
     with pytest.raises(KeyboardInterrupt):
         retrieve(index, [f"a b {i}" for i in range(32 * 40)], "bleu", threads=2)
     assert len(begun) < 40
-    assert threading.active_count() < 40
+    assert threading.active_count() <= before

@@ -1,6 +1,5 @@
 import math
 import re
-import resource
 import shutil
 from dataclasses import replace
 from importlib import import_module
@@ -271,13 +270,11 @@ def test_signature_with_another_k(index, queries, results, k):
 
 @pytest.mark.parametrize("baseline", [None, "random"])
 def test_signature_with_a_huge_k_takes_no_memory(index, queries, results, baseline):
-    signature = {**results.signature, "k": 10**9, "baseline": baseline}
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    signature = {**results.signature, "k": 10**15, "baseline": baseline}  # an array of so many fits no address space
     with pytest.raises(
-        ExactnessError, match=r"^verify: the answers of query '\d+' must have the ranks 1 to 10{9}, each once; got "
+        ExactnessError, match=r"^verify: the answers of query '\d+' must have the ranks 1 to 10{15}, each once; got "
     ):
         mo.verify(index, Results(results.table, signature), queries)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
 
 
 @pytest.mark.parametrize("baseline", ["x", "", 0, ["random"]])

@@ -21,8 +21,11 @@ from metric_oracle.corpora.label_tables import LABELS, read_labels
 from metric_oracle.synthetic.corpus import write_synthetic
 from support.orders import in_another_order
 
+# Seconds after which a process or a thread counts as one that hangs. Nothing else has a limit on the clock: the slowest
+# machine, with all its processors at other work, needs a tenth of it. A run of pytest ends after twice this time.
+HANG = 300
 # A test of what must not wait for the other end of a pipe: what breaks it hangs, which ends the test, not the run.
-AT_ONCE = pytest.mark.timeout(30, method="signal")
+AT_ONCE = pytest.mark.timeout(HANG, method="signal")
 SECRET = "Zzsecret finding"  # stands for report text, which no message may quote
 PROFILES = {
     "ci": settings(deadline=None, derandomize=True, database=None),

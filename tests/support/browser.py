@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from support import HANG
+
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
     "--headless=new",
@@ -59,6 +61,7 @@ def browser(*, width: int = 1280, height: int = 900, dark: bool = False) -> Iter
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    driver.set_script_timeout(HANG)
     try:
         look(driver, width, height, dark=dark)
         yield driver

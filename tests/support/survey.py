@@ -13,6 +13,7 @@ import pytest
 
 from metric_oracle.survey.create import SurveyOptions, create_survey
 from metric_oracle.survey.folder import Survey
+from support import HANG
 
 NASTY = "<script>alert(\"1\")</script> & \u2028 \u202e \0 'quoted' {{ 7*7 }}"
 N = 3
@@ -47,7 +48,7 @@ def status(driver: Any) -> str:
     return driver.find_element("css selector", ".saved").text
 
 
-def wait(driver: Any, condition: Any, what: str, seconds: float = 90) -> None:
+def wait(driver: Any, condition: Any, what: str, seconds: float = HANG) -> None:
     """Wait until a condition holds of the page, or fail with its status line."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -15,6 +15,7 @@ from metric_oracle.explorer.report import write_report
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.web import server
 from metric_oracle.web.render import visible
+from support import HANG
 from support.browser import asked, browser, look, problems, said
 from support.pages import NASTY
 
@@ -114,7 +115,7 @@ def press(driver, *keys):
 def wait(driver, condition):
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(driver, 20).until(lambda d: d.execute_script(f"return {condition}"))
+    WebDriverWait(driver, HANG).until(lambda d: d.execute_script(f"return {condition}"))
 
 
 def places(driver):

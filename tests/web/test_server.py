@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from metric_oracle.base.errors import InputError
 from metric_oracle.web import server
 from metric_oracle.web.render import page, templates, visible
-from support import SECRET
+from support import HANG, SECRET
 
 PORT, TOKEN = 8123, "t" * 43
 OWN = f"http://127.0.0.1:{PORT}"
@@ -207,7 +207,7 @@ def test_a_real_server_says_nothing(capfd):
         thread.start()
 
         def ask(path, cookie=""):
-            with socket.create_connection((server.HOST, port), timeout=10) as end:
+            with socket.create_connection((server.HOST, port), timeout=HANG) as end:
                 end.sendall(
                     f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{cookie}Connection: close\r\n\r\n".encode()
                 )
@@ -220,15 +220,15 @@ def test_a_real_server_says_nothing(capfd):
         assert "server:" not in answer.lower()
         assert ask("/").startswith("HTTP/1.1 403")
         # A tab that is closed while it sends.
-        with socket.create_connection((server.HOST, port), timeout=10) as end:
+        with socket.create_connection((server.HOST, port), timeout=HANG) as end:
             end.sendall(
                 f"POST /echo HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: oracle-{port}={TOKEN}\r\n"
                 "Sec-Fetch-Site: same-origin\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{".encode()
             )
-            assert entered.wait(10)
-        assert left.wait(10)
+            assert entered.wait(HANG)
+        assert left.wait(HANG)
         silent.should_exit = True
-        thread.join(10)
+        thread.join(HANG)
         assert not thread.is_alive()
     out, err = capfd.readouterr()
     assert (out, err) == ("", "")
