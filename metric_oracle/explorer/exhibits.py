@@ -11,7 +11,15 @@ from metric_oracle.base.errors import MetricOracleError
 from metric_oracle.explorer import evidence
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.explorer.evidence import Evidence
-from metric_oracle.explorer.opposites import Opposite, mark, of_graphs, places_of_graphs, places_of_labels
+from metric_oracle.explorer.opposites import (
+    Opposite,
+    mark,
+    of_graphs,
+    of_texts,
+    places_of_graphs,
+    places_of_labels,
+    places_of_words,
+)
 from metric_oracle.explorer.scores import cross_scores
 from metric_oracle.indexes.ngrams import Span
 from metric_oracle.indexes.radgraph import FAMILIES, Graph, spell_graph
@@ -88,7 +96,7 @@ class Opposites(NamedTuple):
     """The contradictions between a test report and a candidate."""
 
     # Each with its origin: "RadGraph" for presence, side, severity and change, "CheXbert" for positive and negative
-    # findings.
+    # findings, "words" for the texts where neither is known.
     known: list[tuple[str, Opposite]]
     # Of reference and candidate: spans in the text, and what the other one says there. None if a text is not known.
     places: list[dict[Span, str]] | None = None
@@ -101,31 +109,42 @@ class Opposites(NamedTuple):
 
 
 def opposites(cases: Cases, q: int, row: int, text: str | None) -> Opposites:
-    """Return the contradictions between test report `q` and a row of the corpus, whose text may be unknown (None)."""
+    """Return the contradictions between test report `q` and a row of the corpus, whose text may be unknown (None).
+
+    Where neither graphs nor labels of both are known, opposite words of the texts are taken.
+    """
     position = cases.query(q)
-    if cases.index is None or cases.queries is None or position is None or row < 0:
-        return Opposites([])
-    both = set(cases.queries.attached) & set(cases.index.content["representations"])
-    known: list[tuple[str, Opposite]] = []
     reference = cases.reference(q)
     texts = None if text is None or reference is None else (reference, text)
-    places: list[dict[Span, str]] = [{}, {}]
-    if "labels" in both:
+    known: list[tuple[str, Opposite]] = []
+    by_labels: list[dict[Span, str]] = [{}, {}]
+    by_graph: list[dict[Span, str]] = [{}, {}]
+    both, is_known = set[str](), False
+    if cases.index is not None and cases.queries is not None and position is not None and row >= 0:
+        both = set(cases.queries.attached) & set(cases.index.content["representations"])
+    if "labels" in both and position is not None:
         shown = _labels(cases, METRICS["chexbert:labels"], position, row, "", "")
         rows = [] if isinstance(shown, str) else shown.rows
+        is_known = not isinstance(shown, str)
         known += [("CheXbert", Opposite(*one[:3])) for one in rows if one[3] == "opposite"]
-        places = places if texts is None else places_of_labels(texts, rows)
-    if "radgraph" in both:
+        by_labels = by_labels if texts is None else places_of_labels(texts, rows)
+    if "radgraph" in both and position is not None:
         graphs = _graphs(cases, METRICS["radgraph"], position, row)
-        known = [("RadGraph", opposite) for opposite in of_graphs(*graphs)] + known
-        if texts is not None:
-            by_graph = places_of_graphs(texts, graphs)
-            # A graph names the words themselves: where both sources know a place, its mark is the one.
-            places = [
-                {**{at: other for at, other in side.items() if not _overlaps(at, first)}, **first}
-                for side, first in zip(places, by_graph, strict=True)
-            ]
-    return Opposites(known, None if texts is None else places)
+        known, is_known = [("RadGraph", opposite) for opposite in of_graphs(*graphs)] + known, True
+        by_graph = by_graph if texts is None else places_of_graphs(texts, graphs)
+    if texts is None:
+        return Opposites(known)
+    if not is_known:
+        found = of_texts(*texts)
+        of_words = [places_of_words(texts, opposite) for opposite in found]
+        places = [{at: other for one in of_words for at, other in one[side].items()} for side in (0, 1)]
+        return Opposites([("words", opposite) for opposite in found], places)
+    # A graph names the words themselves: where both sources know a place, its mark is the one.
+    places = [
+        {**{at: other for at, other in side.items() if not _overlaps(at, first)}, **first}
+        for side, first in zip(by_labels, by_graph, strict=True)
+    ]
+    return Opposites(known, places)
 
 
 def _overlaps(span: Span, others: Iterable[Span]) -> bool:

@@ -6,6 +6,7 @@ Means, intervals and differences are those of `oracle table` on the files that h
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,8 @@ from metric_oracle.base.errors import MetricOracleError
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.texts import folded
 from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER, Cases
-from metric_oracle.explorer.opposites import of_texts, places_of_labels, places_of_words
+from metric_oracle.explorer.exhibits import opposites
+from metric_oracle.explorer.opposites import of_texts
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.ngrams import Span
 from metric_oracle.metrics import METRICS
@@ -251,20 +253,22 @@ def _contradiction(cases: Cases, chosen: ChosenReports, shown_before: set[int]) 
     Among several, choose the one whose score ranks highest among all scores of its oracle. `chosen` is that of
     `oracle_texts`; `shown_before` has positions of test reports.
     """
-    best: tuple[float, Telling] | None = None
+    found = []
     for i, texts in chosen:
         column = cases.columns[i]
         better = column.sign * column.values
         rank = np.argsort(np.argsort(np.nan_to_num(better, nan=-np.inf), kind="stable")) / len(better)
-        for q, line, places in _opposed(cases, i, texts):
-            if q not in shown_before and (best is None or rank[q] > best[0]):
-                rule = f"An oracle seems to contradict its test report: {line}"
-                best = float(rank[q]), Telling(rule, q, [(_oracle(cases, i, q), texts[q])], places)
-    return None if best is None else best[1]
+        found += [(-float(rank[q]), i, q, row, text, line) for q, row, text, line in _opposed(cases, i, texts)]
+    for _, i, q, row, text, line in sorted(found, key=itemgetter(0)):
+        contradicting = opposites(cases, q, row, text)  # what the page of the test report shows
+        if q not in shown_before and contradicting.known:
+            rule = f"An oracle seems to contradict its test report: {line}"
+            return Telling(rule, q, [(_oracle(cases, i, q), text)], contradicting.places)
+    return None
 
 
-def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tuple[int, str, list[dict[Span, str]]]]:
-    """Yield the position of each test report that an oracle's report contradicts, in what, and where in both texts.
+def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tuple[int, int, str, str]]:
+    """Yield the position of each test report that an oracle's report may contradict, its row and text, and in what.
 
     If both reports have CheXbert labels, these are compared; otherwise opposite words in the texts, such as "left" and
     "right". `i` is the oracle's column, `texts` the text that it chose for each test report.
@@ -276,17 +280,17 @@ def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tupl
         reference = cases.reference(q)
         if text is None or reference is None:
             continue
-        if labels is not None and (pair := labels(q, int(rows[file.first[q]]))) is not None:
+        row = int(rows[file.first[q]])
+        if labels is not None and (pair := labels(q, row)) is not None:
             opposed = np.flatnonzero((pair[0] * pair[1] == -1) & (np.array(LABELS) != "No Finding"))
             if len(opposed):
                 sides = ("positive", "negative") if pair[0][opposed[0]] == 1 else ("negative", "positive")
-                name = LABELS[opposed[0]]
-                line = f"{name} is {sides[0]} there and {sides[1]} in the oracle, by the labels"
-                yield q, line, places_of_labels((reference, text), [(name, *sides, "opposite")])
+                line = f"{LABELS[opposed[0]]} is {sides[0]} there and {sides[1]} in the oracle, by the labels"
+                yield q, row, text, line
             continue
         for opposite in of_texts(reference, text)[:1]:
-            line = f"“{opposite.in_reference}” there, “{opposite.in_candidate}” in the oracle"
-            yield q, line, places_of_words((reference, text), opposite)
+            line = f"{opposite.about}: “{opposite.in_reference}” there, “{opposite.in_candidate}” in the oracle"
+            yield q, row, text, line
 
 
 def _labels(cases: Cases) -> Callable[[int, int], tuple[np.ndarray, np.ndarray] | None] | None:

@@ -28,7 +28,15 @@ CONTRARY = {
 _KIND_OF = {word: (kind, i) for kind, groups in CONTRARY.items() for i, words in enumerate(groups) for word in words}
 _TOKEN = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _SENTENCE = re.compile(r"[.;:!?\n]")
+_CLAUSE = re.compile(r"[^,()]+")
 _SHORT = 3  # letters of words such as "the" and "of", which two sentences may share by chance
+# Words that end what a word modifies, and places that are none: "on the left side".
+_ENDS = {
+    "a", "again", "an", "and", "are", "as", "at", "but", "by", "for", "from", "has", "have", "in", "is", "may",
+    "noted", "of", "on", "or", "over", "per", "seen", "that", "the", "this", "to", "under", "was", "were", "which",
+    "with", "within",
+}  # fmt: skip
+_SIDES = {"side", "sides"}
 
 
 class Opposite(NamedTuple):
@@ -85,18 +93,18 @@ def _statements(graph: Graph) -> dict[tuple[str, str], set[str]]:
 
 
 def of_texts(reference: str, candidate: str) -> list[Opposite]:
-    """Return the words of both texts that exclude one another, in sentences that share another word.
+    """Return the words of both texts that exclude one another and modify the same word.
 
-    A text does not say what a word modifies. So where one has words of two sets of a kind, nothing is a contradiction.
+    Where one text has words of two sets of a kind, nothing is a contradiction.
     """
     sides = [list(_listed_words(text)) for text in (reference, candidate)]
     contradicting = []
     for kind in CONTRARY:
-        of_kind = [[(word, others) for word, others in side if _KIND_OF[word][0] == kind] for side in sides]
+        of_kind = [[(word, about) for word, about in side if _KIND_OF[word][0] == kind] for side in sides]
         words = [{word for word, _ in side} for side in of_kind]
         if not _excludes(*words) or any(len({_KIND_OF[word] for word in side}) > 1 for side in words):
             continue
-        pairs = ((a, b, about) for a, here in of_kind[0] for b, there in of_kind[1] for about in here if about in there)
+        pairs = ((a, b, one) for a, here in of_kind[0] for b, there in of_kind[1] for one in here if one in there)
         first = next(pairs, None)
         if first is not None:
             contradicting.append(Opposite(first[2], first[0], first[1]))
@@ -104,13 +112,31 @@ def of_texts(reference: str, candidate: str) -> list[Opposite]:
 
 
 def _listed_words(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each word of the list with the other words of its sentence: first those behind it."""
+    """Yield each word of the list with what it modifies: the last word of the phrase behind it, "left lung base".
+
+    Where there is none, "effusion on the left side", these are the words of its sentence in front of it.
+    """
     for sentence in _SENTENCE.split(text.lower()):
-        words = _TOKEN.findall(sentence)
-        for i, word in enumerate(words):
-            if word in _KIND_OF:
-                others = [*words[i + 1 :], *words[:i][::-1]]
-                yield word, [other for other in others if other not in _KIND_OF and len(other) > _SHORT]
+        before: list[str] = []
+        for clause in _CLAUSE.findall(sentence):
+            words = _TOKEN.findall(clause)
+            for i, word in enumerate(words):
+                if word in _KIND_OF:
+                    phrase = _phrase(words[i + 1 :])
+                    yield word, phrase[-1:] or [one for one in before[::-1] if len(one) > _SHORT]
+                else:
+                    before.append(word)
+
+
+def _phrase(words: Sequence[str]) -> list[str]:
+    """Return the words that a word modifies, of those behind it in its clause."""
+    phrase: list[str] = []
+    for word in words:
+        if word in _ENDS or (phrase and word in _KIND_OF):
+            break
+        if word not in _KIND_OF:
+            phrase.append(word)
+    return [] if _SIDES.issuperset(phrase) else phrase
 
 
 # Places in the text

@@ -338,7 +338,12 @@ def test_opposites_of_labels():
         ("Effusion is absent", "An effusion is present.", [("effusion", "absent", "present")]),
         ("Mild edema. Stable heart.", "Severe edema! Enlarging heart", [("edema", "mild", "severe"),
                                                                         ("heart", "stable", "enlarging")]),
+        ("Opacity in the left lower lobe.", "Opacity in the right lower lobe.", [("lobe", "left", "right")]),
+        ("Effusion on the left side.", "Right pleural effusion.", [("effusion", "left", "right")]),
         ("Left effusion.", "Right rib fracture.", []),  # no word in common
+        ("Opacity at the left lung base.", "Lung base opacity, enlarged right ventricle.", []),  # of other things
+        ("The left lung base is clear.", "Clear. Pacer lead to the right ventricle over the lung base.", []),
+        ("Mild edema of the lungs.", "Edema, large hernia, clear lungs.", []),
         ("Left effusion.", "Left and right effusion.", []),  # one text says both
         ("No effusion.", "Small effusion.", []),  # a word of another kind
         ("Small effusion.", "Minimal effusion.", []),

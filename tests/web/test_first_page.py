@@ -118,6 +118,21 @@ def test_an_oracle_that_contradicts(whole):
     assert "“right” there, “left” in the oracle" in card.rule
 
 
+def test_what_the_overview_says_the_page_of_the_report_marks(whole):
+    """By words, where neither graphs nor labels are known; of an oracle that contradicts nothing neither page does."""
+    ids, references = ["a", "b"], ["Small right effusion.", "Opacity at the left lung base."]
+    texts = ["Small left effusion.", "Opacity at the lung base, enlarged right ventricle."]
+    client = client_of(read_cases([made_up(ids, texts=texts), written(ids, texts, references)]))
+    overview, pages = client.get("/").text, [client.get(f"/case/{q}").text for q in range(2)]
+    assert overview.count("An oracle seems to contradict its test report") == 1
+    assert "effusion: “right” there, “left” in the oracle" in overview
+    said = re.compile(r'<li class="tag warn">words: <bdi>(.*?)</bdi> (.*?)</li>')
+    marked = re.compile(r'<sup class="opposite">≠ (\w+)</sup>')
+    assert set(said.findall(pages[0])) == {("effusion", "right ≠ left")}
+    assert set(marked.findall(pages[0])) == {"right", "left"}
+    assert (said.findall(pages[1]), marked.findall(pages[1])) == ([], [])
+
+
 def test_the_card_of_a_contradiction_shows_it(whole):
     """The words are marked in texts that are not cut after some lines; those of another sentence are not."""
     before = "The heart is normal in size. " * 30
