@@ -253,10 +253,41 @@ def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
             where, a, b = _difference(what, expected, actual)
             # Old files lack the section and the checksum of the test reports; files of other tools lack all entries.
             if a != b and not (what in _SHARED and None in (a, b)):
+                if what == "references":
+                    _check_studies((first, first_scores), (name, more_scores))
+                    raise InputError(
+                        f"{first!r} and {name!r} are scored on the same studies against different reference texts.",
+                        "Score both against the same file of references, read in the same way.",
+                    )
                 raise InputError(
                     f"{name!r} was not scored as {first!r}: {where} is {_shown(b)}, not {_shown(a)}.",
                     "Score both again in the same way.",
                 )
+
+
+def _ids(scores: Scores) -> list[str]:
+    """Return the ids of the studies of a system, in the order of its scores."""
+    return [str(i) for i in scores.table["query_id"].to_pylist()]
+
+
+def _check_studies(one: tuple[str, Scores], other: tuple[str, Scores]) -> None:
+    """Raise InputError unless two systems, name and scores each, have the same studies."""
+    (a, ids_of_a), (b, ids_of_b) = ((name, dict.fromkeys(_ids(scores))) for name, scores in (one, other))
+    if ids_of_a.keys() == ids_of_b.keys():
+        return
+    only = [[i for i in ids_of_a if i not in ids_of_b], [i for i in ids_of_b if i not in ids_of_a]]
+    counted = [
+        f"{len(some):,} only in {name!r}" + (f" ({shown_names(some[:3])})" if some else "")
+        for name, some in zip((a, b), only, strict=True)
+    ]
+    n_common = len(ids_of_a) - len(only[0])
+    raise InputError(
+        f"{a!r} has scores of {len(ids_of_a):,} studies and {b!r} of {len(ids_of_b):,}: {n_common:,} in both, "
+        f"{counted[0]}, {counted[1]}.",
+        f"Write the references of the {n_common:,} to a file, and score both against it with {option('inner', True)}."
+        if n_common
+        else "Check that both have the ids of the same studies.",
+    )
 
 
 def _difference(what: str, a: Any, b: Any) -> tuple[str, Any, Any]:
@@ -305,7 +336,7 @@ def aligned(
     rows: dict[str, list[np.ndarray]] = {metric: [] for metric in metrics}
     counts: dict[str, np.ndarray | None] = {}
     for name, system in scores.items():
-        ids = [str(i) for i in system.table["query_id"].to_pylist()]
+        ids = _ids(system)
         row_of_id = {i: row for row, i in enumerate(ids)}
         if len(row_of_id) < len(ids):
             seen: set[str] = set()
@@ -315,13 +346,7 @@ def aligned(
                 "Drop the repetitions.",
             )
         order = row_of_id if order is None else order
-        if row_of_id.keys() != order.keys():
-            only = [[i for i in order if i not in row_of_id], [i for i in row_of_id if i not in order]]
-            raise InputError(
-                f"{first!r} and {name!r} are not scored on the same studies: {len(only[0])} ids are only in {first!r} "
-                f"({shown_names(only[0][:3])}) and {len(only[1])} only in {name!r} ({shown_names(only[1][:3])}).",
-                "Score both on the same references.",
-            )
+        _check_studies((first, scores[first]), (name, system))
         where = np.array([row_of_id[i] for i in order], np.int64)
         for metric in metrics:
             column = system.table[metric]

@@ -531,7 +531,7 @@ def other(**changes):
         (
             other(references="xyz"),
             {},
-            r"'b' was not scored as 'a': references is xyz, not abc\.",
+            r"'a' and 'b' are scored on the same studies against different reference texts\. Score both",
         ),
         (
             other(version="0.2.0"),
@@ -541,12 +541,18 @@ def other(**changes):
         (
             other(ids=["s0", "s1", "s9"]),
             {},
-            r"'a' and 'b' are not scored on the same studies: 1 ids .* 'a' \('s2'\) and 1 only in 'b' \('s9'\)\.",
+            r"'a' has scores of 3 studies and 'b' of 3: 2 in both, 1 only in 'a' \('s2'\), 1 only in 'b' \('s9'\)\. "
+            r"Write the references of the 2 to a file, and score both against it with ",
+        ),
+        (
+            other(references="xyz", ids=["s0", "s1", "s9"]),
+            {},
+            r"'a' has scores of 3 studies and 'b' of 3: 2 in both, 1 only in 'a' \('s2'\), 1 only in 'b' \('s9'\)\.",
         ),
         (
             {**GOOD, "b": made(bleu_2=[0.3, 0.2])},
             {},
-            r"'a' and 'b' are not scored on the same studies: 1 ids are only in 'a' \('s2'\) and 0 only in 'b' \(\)\.",
+            r"'a' has scores of 3 studies and 'b' of 2: 2 in both, 1 only in 'a' \('s2'\), 0 only in 'b'\. Write",
         ),
         (
             other(ids=["s0", "s1", "s1"]),
@@ -559,7 +565,11 @@ def other(**changes):
             "the systems have 1 studies. One study has no interval; score",
         ),
         ({"a": made(bleu_2=[])}, {}, "the systems have 0 studies."),
-        ({"z": made(bleu_2=[]), **GOOD}, {}, "'z' and 'a' are not scored on the same studies: 0 ids .* 3 only in "),
+        (
+            {"z": made(bleu_2=[]), **GOOD},
+            {},
+            r"'z' has scores of 0 studies and 'a' of 3: 0 in both, .*, 3 only in 'a' \(.*\)\. Check that both have",
+        ),
         (
             other(bleu_2=[0.5, None, None]),
             {},

@@ -140,7 +140,7 @@ def test_other_test_reports_are_refused(files, corpus):
     read = read_reports(corpus["test"])
     other = dataclasses.replace(read, texts=["No effusion."] * len(read.texts))
     scores = mo.score(other, other, ["bleu"], system="x")
-    match = r"^compare: 'x' was not scored as 'oracle': references is "
+    match = r"^compare: 'oracle' and 'x' are scored on the same studies against different reference texts\. Score both "
     with pytest.raises(InputError, match=match):
         compare({"oracle": files["oracle"], "x": scores})
     old = read_results(files["oracle"])
