@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from importlib.util import find_spec
@@ -201,6 +202,9 @@ def test_demo(oracle):
     assert code == 0
     assert "Oracles of 3 test reports in 60 synthetic reports" in " ".join(out.split())
     assert "rouge-l" in out
+    text, example, score = out.rpartition("It works: ")[2].splitlines()[-3:]
+    assert (text, example) == ("", "oracle example first")
+    assert score.startswith("oracle score REFERENCES.csv PREDICTIONS.csv ")
 
 
 def test_a_demo_leaves_its_folder_and_the_next_commands(oracle, fails, tmp_path, monkeypatch):
@@ -698,26 +702,54 @@ def test_as_a_module():
     assert done.stdout.startswith("metric-oracle ")
 
 
-def test_compiling_is_said_once_it_is_long(monkeypatch):
+def test_compiling_is_known():
     from numba import njit
+    from numba.extending import overload
 
-    from metric_oracle.commands import output
+    from metric_oracle.commands.output import is_compiling
+
+    def one():
+        return 1
 
     told = []
-    monkeypatch.setattr(output, "LONG", 0.0)
-    with output._compilations(told.append):
 
-        @njit
-        def sums(n):
-            total = 0
-            for i in range(n):
-                total += i * i
-            return total
+    @overload(one)  # called by the compiler
+    def choose():
+        told.append(is_compiling())
+        return one
 
-        assert sums(4) == 14
-        assert told == [True, False]
-        sums(5)
-    assert told == [True, False]
+    @njit
+    def two():
+        return one() + 1
+
+    assert not is_compiling()
+    assert (two(), set(told)) == (2, {True})
+    told.clear()
+    assert (two(), told, is_compiling()) == (2, [], False)
+
+
+def test_a_file_gets_lines_of_progress(oracle, index, monkeypatch):
+    """Each 30 seconds; here all the time, and each step waits until it is told."""
+    from metric_oracle.commands import output
+
+    described, note, told = output._described, output.note, threading.Event()
+
+    def wait(*step):
+        for _ in range(2 if begun else 0):  # a line may be on its way
+            told.clear()
+            assert told.wait(HANG)
+        begun.append(step)
+        return described(*step)
+
+    begun = []
+    monkeypatch.setattr(output, "EVERY", 0.001)
+    monkeypatch.setattr(output, "note", lambda line: (note(line), told.set()))
+    monkeypatch.setattr(output, "_described", wait)
+    code, _, err = oracle("retrieve", index, "--text", "No effusion.", "-m", "bleu")
+    lines = [line for line in err.splitlines() if re.match(r"[0-9.]+ s: ", line)]
+    assert code == 0
+    shown = [line.partition(" s: ")[2].removesuffix(output._COMPILING) for line in lines]
+    assert list(dict.fromkeys(shown))[:2] == ["test reports", "test reports, 0 of 1"]
 
 
 def test_queries_and_text(fails, corpus, index):

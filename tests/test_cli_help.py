@@ -131,6 +131,12 @@ def test_help_teaches_by_example(help_of, path):
         COMMANDS[path].make_context(path, words[len(path.split()) :])
 
 
+def test_families_stand_in_the_order_in_which_people_meet_them():
+    panels = [entry.panel for entry in commands.COMMANDS.values()]
+    wanted = ["Begin here", "Search", "Scores", "Tables", "Training", "Radiologists", "Pages", "Tools"]
+    assert [panel for panel, before in zip(panels, [None, *panels], strict=False) if panel != before] == wanted
+
+
 @pytest.mark.parametrize("path", COMMANDS)
 def test_every_option_has_a_panel_and_a_help(path):
     for parameter in COMMANDS[path].params:

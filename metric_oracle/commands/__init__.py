@@ -15,14 +15,14 @@ class Listed(NamedTuple):
     text: str  # description: the first paragraph of the command's own help
 
 
-_BEGIN, _TOOLS, _SEARCH, _SCORES = "Begin here", "Tools", "Search", "Scores and tables"
-_RADIOLOGISTS, _PAGES = "Radiologists", "Pages"
-# In the order of the help.
+_BEGIN, _SEARCH, _SCORES, _TABLES = "Begin here", "Search", "Scores", "Tables"
+_TRAINING, _RADIOLOGISTS, _PAGES, _TOOLS = "Training", "Radiologists", "Pages", "Tools"
+# In the order of the help: the families as people meet them.
 COMMANDS = {
     "demo": Listed(
         "tools",
         _BEGIN,
-        "Show the whole tool in two minutes: make a synthetic corpus, index it, search it under every metric.",
+        "Show the whole tool in some minutes: make a synthetic corpus, index it, search it under every metric.",
     ),
     "example": Listed(
         "tools",
@@ -34,27 +34,14 @@ COMMANDS = {
         _BEGIN,
         "Write a synthetic corpus of chest X-ray impressions, with their true RadGraph graphs and CheXbert labels.",
     ),
-    "annotate": Listed(
-        "tools",
-        _TOOLS,
-        "Run a model over reports and write its output to a file: graphs, embeddings, labels or entities.",
-    ),
-    "bench": Listed(
-        "tools", _TOOLS, "Measure how fast searches are on this machine, on CPU and GPU, after checking their results."
-    ),
     "build-index": Listed("search", _SEARCH, "Build the index of a corpus of reports, which searches read."),
     "retrieve": Listed(
         "search", _SEARCH, "Find, for every test report, the k reports of the corpus that score best under a metric."
     ),
-    "mine": Listed(
-        "mining",
+    "baseline": Listed(
+        "baselines",
         _SEARCH,
-        "Find, for every report of an index, the best-scoring other reports of this index, as pairs to train on.",
-    ),
-    "pairs": Listed(
-        "mining",
-        _SEARCH,
-        "Write mined pairs in the shape that a training library reads: triplets, n-tuples, labelled pairs or lists.",
+        "Score baselines: random reports, the most frequent report, a perfect prediction, the nearest image.",
     ),
     "rerank": Listed(
         "search",
@@ -85,21 +72,6 @@ COMMANDS = {
         _SCORES,
         "Score a model's reports against the radiologists' reports of the same studies, joined on ids.",
     ),
-    "table": Listed(
-        "scoring",
-        _SCORES,
-        "Compare the scores of several systems in one table: means, 95 % intervals and ranges, as in Yu et al.",
-    ),
-    "study": Listed(
-        "scoring",
-        _SCORES,
-        "Run a complete study: compare the oracle of every metric, baselines and models in one table.",
-    ),
-    "overlap": Listed(
-        "copies",
-        _SCORES,
-        "Measure what sets of reports copy from a training corpus, compared with the human test reports.",
-    ),
     "crg": Listed("scoring", _SCORES, "Score predicted labels of any kind with CRG (Hamamci et al. 2025)."),
     "f1-chexbert": Listed(
         "scoring",
@@ -116,6 +88,34 @@ COMMANDS = {
         "samples",
         _SCORES,
         "Measure how good the best of n reports of a model is expected to be, and how near selectors come to it.",
+    ),
+    "table": Listed(
+        "scoring",
+        _TABLES,
+        "Compare the scores of several systems in one table: means, 95 % intervals and ranges, as in Yu et al.",
+    ),
+    "study": Listed(
+        "scoring",
+        _TABLES,
+        "Run a complete study: compare the oracle of every metric, baselines and models in one table.",
+    ),
+    "overlap": Listed(
+        "copies",
+        _TABLES,
+        "Measure what sets of reports copy from a training corpus, compared with the human test reports.",
+    ),
+    "mine": Listed(
+        "mining",
+        _TRAINING,
+        "Find, for every report of an index, the best-scoring other reports of this index, as pairs to train on.",
+    ),
+    "pairs": Listed(
+        "mining",
+        _TRAINING,
+        "Write mined pairs in the shape that a training library reads: triplets, n-tuples, labelled pairs or lists.",
+    ),
+    "train-crepe": Listed(
+        "training", _TRAINING, "Train CREPE on pairs of reports whose errors were counted in six categories."
     ),
     "align": Listed(
         "ratings",
@@ -142,6 +142,11 @@ COMMANDS = {
         _RADIOLOGISTS,
         "Fit a weighted sum of metrics that predicts the number of errors in a report, as RadCliQ does.",
     ),
+    "survey": Listed(
+        "survey",
+        _RADIOLOGISTS,
+        "Let radiologists count the errors in reports, on web pages, as in the survey of Yu et al.",
+    ),
     "explore": Listed(
         "pages",
         _PAGES,
@@ -152,17 +157,12 @@ COMMANDS = {
         _PAGES,
         "Write results as one HTML page that works offline: scores, reports, and what the scores are based on.",
     ),
-    "train-crepe": Listed(
-        "training", _TOOLS, "Train CREPE on pairs of reports whose errors were counted in six categories."
+    "annotate": Listed(
+        "tools",
+        _TOOLS,
+        "Run a model over reports and write its output to a file: graphs, embeddings, labels or entities.",
     ),
-    "baseline": Listed(
-        "baselines",
-        _SEARCH,
-        "Score baselines: random reports, the most frequent report, a perfect prediction, the nearest image.",
-    ),
-    "survey": Listed(
-        "survey",
-        _RADIOLOGISTS,
-        "Let radiologists count the errors in reports, on web pages, as in the survey of Yu et al.",
+    "bench": Listed(
+        "tools", _TOOLS, "Measure how fast searches are on this machine, on CPU and GPU, after checking their results."
     ),
 }

@@ -7,17 +7,20 @@ format of --format. With --out it is written to that file, and one line on stand
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Event, Thread
+from types import FrameType
 from typing import Any
 
 from metric_oracle.base.arguments import check_given, check_one_of
 from metric_oracle.base.errors import DamagedIndexError, ExactnessError, in_terms_of_caller, option
 from metric_oracle.base.progress import Progress, silent
 
-LONG = 1.0  # seconds of compilation after which the progress bar mentions it
+EVERY = 30.0  # seconds between two lines of progress in a file
+_COMPILING = " (compiling, once)"
 
 
 class DifferenceFoundError(ExactnessError):
@@ -194,14 +197,28 @@ def deliver_finding(
 
 @contextmanager
 def progress(task: str) -> Iterator[Progress]:
-    """Show a progress bar with the remaining time on standard error; yield the function that updates it.
+    """Show on standard error how far a task is; yield the function that is told. With --quiet nothing is shown.
 
-    Without a terminal and with --quiet no bar is shown. While a kernel is compiled for the first time, the bar says so.
+    On a terminal it is a bar with the remaining time, elsewhere a line each 30 seconds. While a kernel is compiled for
+    the first time, both say so.
     """
-    if _state["quiet"] or not sys.stderr.isatty():
+    if _state["quiet"]:
         yield silent
         return
+    with (_bar if sys.stderr.isatty() else _lines)(task) as step:
+        yield step
+
+
+@contextmanager
+def _bar(task: str) -> Iterator[Progress]:
+    """Show a progress bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    class Description(TextColumn):
+        """What is done, and whether it waits for a compiler."""
+
+        def render(self, task: Any) -> Any:
+            return super().render(task).append(_COMPILING if is_compiling() else "")
 
     class Counts(MofNCompleteColumn):
         """Numbers of finished and of all items, shown once the latter is known."""
@@ -209,50 +226,54 @@ def progress(task: str) -> Iterator[Progress]:
         def render(self, task: Any) -> Any:
             return super().render(task) if task.total is not None else ""
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), Counts())
+    columns = (SpinnerColumn(), Description("{task.description}", markup=False), BarColumn(), Counts())
     with Progress(*columns, TimeRemainingColumn(), console=_console(stderr=True), transient=True) as shown:
         bar = shown.add_task(task, total=None)
-        description = task
 
         def step(name: str, done: int | None, total: int | None) -> None:
-            nonlocal description
-            description = f"{task}: {name}" if name else task
-            shown.update(bar, description=description, completed=done or 0, total=total)
+            shown.update(bar, description=_described(task, name), completed=done or 0, total=total)
 
-        def compiling(begun: bool) -> None:
-            shown.update(bar, description=f"{description} (compiling, once)" if begun else description)
-
-        with _compilations(compiling):
-            yield step
+        yield step
 
 
 @contextmanager
-def _compilations(tell: Callable[[bool], None]) -> Iterator[None]:
-    """Call `tell(True)` when Numba has been compiling for a while, and `tell(False)` when it has finished.
+def _lines(task: str) -> Iterator[Progress]:
+    """Print a line each 30 seconds, from another thread: a compiler and a model tell nothing while they work."""
+    said, ended = _described(task, ""), Event()
 
-    Code that is loaded from the cache is not compiled.
-    """
-    from threading import Timer
+    def step(name: str, done: int | None, total: int | None) -> None:
+        nonlocal said
+        said = _described(task, name) + (f", {done or 0:,} of {total:,}" if total is not None else "")
 
-    from numba.core import event
+    def tell() -> None:
+        """Print the lines; what cannot be printed is no reason to end."""
+        seconds = EVERY
+        with suppress(OSError, ValueError):
+            while not ended.wait(EVERY):
+                note(f"{seconds:g} s: {said}{_COMPILING if is_compiling() else ''}")
+                seconds += EVERY
 
-    class Listener(event.Listener):
-        """Follow compilations, which may be nested; the outermost one starts a timer."""
+    Thread(target=tell, daemon=True).start()
+    try:
+        yield step
+    finally:
+        ended.set()
 
-        depth, timer = 0, Timer(0, tell)
 
-        def on_start(self, event: Any) -> None:
-            self.depth += 1
-            if self.depth == 1:
-                self.timer = Timer(LONG, tell, [True])
-                self.timer.daemon = True
-                self.timer.start()
+def _described(task: str, name: str) -> str:
+    """Return a task with the name of its step, which may have none."""
+    return f"{task}: {name}" if name else task
 
-        def on_end(self, event: Any) -> None:
-            self.depth -= 1
-            if self.depth == 0:
-                self.timer.cancel()
-                tell(False)
 
-    with event.install_listener("numba:compile", Listener()):
-        yield
+def is_compiling() -> bool:
+    """Return whether a thread of this process is in Numba's compiler, or waits for a process that compiles the same."""
+    for frame in sys._current_frames().values():
+        at: FrameType | None = frame
+        while at is not None:
+            name = at.f_globals.get("__name__")
+            if name == "numba.core.compiler" or (
+                name == "metric_oracle.kernels._cache" and at.f_code.co_name == "_lock"
+            ):
+                return True
+            at = at.f_back
+    return False

@@ -40,7 +40,7 @@ def demo(
     tests: Annotated[choices.Positive, _TESTS] = 500,
     seed: choices.Seed = 0,
 ) -> None:
-    """Show the whole tool in two minutes: make a synthetic corpus, index it, search it under every metric.
+    """Show the whole tool in some minutes: make a synthetic corpus, index it, search it under every metric.
 
     Metrics whose libraries are not installed are left out. With FOLDER, the files, those of oracle example in any size,
     and the index are kept there; otherwise they are deleted.
@@ -50,9 +50,14 @@ def demo(
     with progress("demo") as step:
         outcome = run_demo(reports, tests, seed=seed, folder=folder, progress=step, tell=note)
     show(demo_tables(outcome))
+    put("\nIt works: each search looked at every report, and its code is compiled now.")
     if folder is not None:
-        put(f"\n{folder}: the files and the index. Try, in this folder:\n")
+        put(f"{folder}: the files and the index. Try, in this folder:\n")
         put("\n".join(COMMANDS))
+    else:
+        put("Try it on small files, with commands to paste, and then on yours:\n")
+        put("oracle example first")
+        put("oracle score REFERENCES.csv PREDICTIONS.csv -m bleu,rouge-l")
 
 
 @command(app, "example", "oracle example try && cd try")

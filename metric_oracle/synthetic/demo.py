@@ -1,6 +1,5 @@
 """The demonstration: the example's files in any size, an index, and the oracles of all metrics that can run here."""
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.reading import reports
 from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.pool import n_threads
 from metric_oracle.sources.token_states import load_encoder
 from metric_oracle.synthetic import example
 
@@ -110,7 +110,7 @@ def _compile(searches: Sequence[tuple[Path, Reports, str]]) -> None:
     of_kernel = {
         get_metric(search[-1]).kernel: search for search in reversed(searches) if not get_metric(search[-1]).is_sum
     }
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(n_threads(), get_context("spawn")) as pool:
         for done in [pool.submit(_search, *search) for search in of_kernel.values()]:
             done.result()
 
@@ -203,7 +203,9 @@ def demo_tables(outcome: DemoOutcome) -> list[Any]:
     heads = ["reports", "mean oracle score", "mean random score", "pairs per second"]
     example: list[Any] = [Text("One test report and its oracle reports", style="bold"), Text("")]
     example += [Padding(one_line(outcome.example), (0, 0, 0, 2)), Text("")]
+    found: dict[str, list[str]] = {}  # text -> the metrics that find it
     for row in outcome.metrics:
-        example.append(Text(f"{row.metric}  {row.top[0]:.4f}"))
-        example.append(Padding(one_line(row.top[1]), (0, 0, 0, 2)))
+        found.setdefault(row.top[1], []).append(f"{row.metric}  {row.top[0]:.4f}")
+    for text, scores in found.items():
+        example += [Text(", ".join(scores)), Padding(one_line(text), (0, 0, 0, 2))]
     return [PaperTable(title, heads, rows, notes, "metric"), *example]

@@ -216,6 +216,8 @@ def test_demo_and_bench(width):
     assert is_whole or width < 80  # the width of most terminals
     assert "not run: bertscore, which need a model." in " ".join(text.split())
     whole(text, ["radgraph:rg_er", "chexbert:labels", "1,234,567,890", "0.9123", "0.1234"])
+    assert " ".join(text.split()).count("No acute process. " * 12) == 1  # what several metrics find is shown once
+    assert "radgraph 0.5000, radgraph:rg_er 0.5000, chexbert 0.5000, chexbert:labels 0.5000" in " ".join(text.split())
     row = {
         "metric": "radgraph:rg_er-bar", "backend": "cpu", "reports": 185_538, "tests": 2_192, "seconds": 12.34,
         "p20": 11.0, "p80": 14.0, "pairs_per_s": 3.3e7, "queries_per_s": 177.0, "single_ms": 12.5, "load_s": 0.1,
