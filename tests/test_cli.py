@@ -46,7 +46,7 @@ COMPONENTS = {
 }
 FIRST = ["query_id", "rank", "row", "candidate_id", "score"]
 LAST = ["n_ties", "fallback", "exact", "text"]
-READ = "test reports: CXR-Report-Metric CSV, id study_id, column report, 12 of 12 rows\n"
+READ = "test reports: CSV, id study_id, column report, 12 of 12 rows\n"
 COMMAND = str(Path(sys.executable).with_name("oracle"))  # that of this environment, active or not
 
 
@@ -121,12 +121,12 @@ def test_info(oracle, index):
 def test_what_was_recognised_is_said(oracle, tmp_path):
     reports = tmp_path / "two.csv"
     reports.write_text("study_id,report,impression\n1,Lungs clear. Normal.,Normal.\n2,Small heart. Edema.,Edema.\n")
-    read = "CXR-Report-Metric CSV, id study_id, column impression, 2 of 2 rows\n"
+    read = "CSV, id study_id, column impression, 2 of 2 rows\n"
     assert oracle("build-index", reports, "--out", tmp_path / "I")[2] == f"reports: {read}"
     assert oracle("baseline", "identity", tmp_path / "I", reports)[2] == f"test reports: {read}"
     found = oracle("retrieve", tmp_path / "I", reports, "--text-column", "report")[2]
     unknown = "section of the tests not known: they are compared with impression. Say it by --section NAME\n"
-    assert found == f"{unknown}test reports: CXR-Report-Metric CSV, id study_id, column report, 2 of 2 rows\n"
+    assert found == f"{unknown}test reports: CSV, id study_id, column report, 2 of 2 rows\n"
     assert oracle("retrieve", tmp_path / "I", reports, "--quiet")[2] == ""
     assert oracle("retrieve", tmp_path / "I", "--text", "Normal.")[2] == ""
 
@@ -391,7 +391,7 @@ def without_style(shown):
 def test_answers_on_a_terminal(small):
     index, reports = small
     code, shown, err = on_terminal(COMMAND, "retrieve", index, reports, "-k", 2, "--metric", "rouge-l")
-    assert (code, err) == (0, "test reports: CXR-Report-Metric JSON, id study_id, column report, 4 of 4 rows\n")
+    assert (code, err) == (0, "test reports: JSON, id study_id, column report, 4 of 4 rows\n")
     plain = without_style(shown)
     assert "rouge-l oracle" in plain
     assert "Heart [red]normal[/red]." in plain

@@ -17,7 +17,7 @@ from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.building import build_index
 
 KINDS = ("random", "most-frequent", "identity", "nearest", "expectation")
-READ = "test reports: CXR-Report-Metric CSV, id study_id, column report, 12 of 12 rows\n"
+READ = "test reports: CSV, id study_id, column report, 12 of 12 rows\n"
 
 
 @pytest.fixture(scope="module")

@@ -174,7 +174,7 @@ def test_bleu_needs_no_model(oracle, pair):
     assert [record["query_id"] for record in records] == list(TEXTS)
     assert [record["rouge-l"] for record in records][::3] == [1.0, 0.0]
     assert err.splitlines() == [
-        "references: CXR-Report-Metric CSV, id study_id, column report, 4 of 4 rows",
+        "references: CSV, id study_id, column report, 4 of 4 rows",
         "predictions: CSV, column report, id study_id, 4 of 4 rows; 1 empty, scored as such",
     ]
 

@@ -18,8 +18,8 @@ from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
     chexpert_studies,
-    columns_error,
     file_ending,
+    no_text,
     read_table,
     shown_names,
     table_kind,
@@ -192,7 +192,7 @@ def generated_name(table: Table, what: str, id_column: str | None) -> str:
         return names[0]
     shown = f"; candidates are {shown_names(names)}" if names else ""
     options = [option(f"{kind}_column", "NAME") for kind in ["id"] * (id_cells is None) + ["text"]]
-    raise columns_error(table, f"has no column that is clearly {what}{shown}", options)
+    raise no_text(table, f"has no column that is clearly {what}{shown}", options)
 
 
 def _keys(table: Table, id_column: str | None = None) -> Keys | None:

@@ -27,6 +27,7 @@ from metric_oracle.corpora.tables import (
     chexpert_studies,
     columns_error,
     existing_file,
+    no_text,
     read_table,
     shown_names,
     single_texts,
@@ -45,7 +46,6 @@ _KNOWN_HEADERS = (
     ("IU X-ray", {"uid", "MeSH", "findings", "impression"}),
     ("mimic_cxr_sectioned", {"study", "impression", "findings", "last_paragraph"}),
     ("CheXpert Plus", {"path_to_image", "deid_patient_id", "section_impression"}),
-    ("CXR-Report-Metric", {"study_id", "report"}),
 )
 
 
@@ -282,7 +282,7 @@ def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequ
     Examples
     --------
     >>> mo.read_reports("test.csv")
-    <Reports: 24 of section unknown; CXR-Report-Metric CSV, id study_id, column report, 24 of 24 rows>
+    <Reports: 24 of section unknown; CSV, id study_id, column report, 24 of 24 rows>
     """
     path, read = Path(path), read or DEFAULT
     check_applies(read, "reports that are no predictions")
@@ -574,7 +574,7 @@ def _text_names(
             options[0] += f" or {option('section')}"
         if not id_name:
             options.insert(0, option("id_column", "NAME"))
-        raise columns_error(table, problem, options)
+        raise no_text(table, problem, options)
     return names, of_column
 
 

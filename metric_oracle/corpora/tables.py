@@ -378,6 +378,26 @@ def columns_error(table: Table, problem: str, options: Sequence[str], more: str 
     return error
 
 
+def no_text(table: Table, problem: str, options: Sequence[str]) -> InputError:
+    """Return the error for a table in which no column is clearly the reports; scores that were written have none.
+
+    The reports of a study's oracle lie beside its scores.
+    """
+    import polars as pl
+
+    heads = [table.column(number).head(100) for number, name in enumerate(table.names) if name != "query_id"]
+    has_scores = 0 < len(heads) < len(table.names) and all(
+        head.dtype != pl.Object and head.cast(pl.Float64, strict=False).null_count() == head.null_count()
+        for head in heads
+    )
+    if not has_scores:
+        return columns_error(table, problem, options)
+    path = Path(table.path)
+    beside = path.with_name(f"{path.stem}-reports{path.suffix}")
+    step = f"Name {beside}, which has them." if beside.is_file() else "Name the file with the reports themselves."
+    return InputError(f"{table.path} has scores and no reports.", step)
+
+
 def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[Any]:
     """Call functions that read files, and return their results; one error tells all options that the columns need.
 

@@ -77,7 +77,7 @@ def test_csv_with_words_for_missing_newlines_and_quotes(tmp_path):
     assert pairs(reports) == {"e": 'One\nline, "two"', "f": '5" tube'}
     assert reports.states == {"missing": ["a", "b", "c", "d", "g"], "empty": ["h"], "tokenless": []}
     assert reports.source == (
-        "CXR-Report-Metric CSV, id study_id, column report, 2 of 8 rows; words that stand for a missing report: "
+        "CSV, id study_id, column report, 2 of 8 rows; words that stand for a missing report: "
         '1 "NA", 1 "None", 1 "null", 1 "nan"'
     )
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+import metric_oracle as mo
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.sealed import read_json, seal
 from metric_oracle.corpora.label_tables import LABELS
@@ -223,6 +224,33 @@ def test_what_a_model_wrote(tmp_path):
     own, model = write(tmp_path / "test.csv", references(8)), write(tmp_path / "model.csv", candidates(8)["bleu"])
     survey = create_survey(own, {"model": model}, tmp_path / "S", raters=["a"], options=SurveyOptions(studies=8))
     assert len(survey.studies) == 8
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_a_file_of_scores_leads_to_the_reports_beside_it(tmp_path, ending):
+    """Those of a study's oracle; elsewhere nothing is known of where they are."""
+    path = tmp_path / f"bleu-2-oracle.{ending}"
+    mo.score(["no edema", "edema", "a b"], ["no edema", "edema", ""], "bleu").write(path)
+    asked = [
+        lambda: create_survey(references(8), {"o": path}, tmp_path / "S", raters=["a"]),
+        lambda: create_survey(path, {"o": candidates(8)["bleu"]}, tmp_path / "S", raters=["a"]),
+        lambda: mo.score(write(tmp_path / "t.csv", references(8)), path, "bleu"),
+        lambda: mo.build_index(path, tmp_path / "I"),
+    ]
+    for beside, step in (
+        (False, "Name the file with the reports themselves"),
+        (True, "Name .*-oracle-reports.*, which"),
+    ):
+        if beside:
+            results(candidates(8)["bleu"]).write(tmp_path / f"bleu-2-oracle-reports.{ending}")
+        for ask in asked:
+            with pytest.raises(InputError, match=rf"bleu-2-oracle\.{ending} has scores and no reports\. {step}"):
+                ask()
+    again = create_survey(
+        references(8), {"o": tmp_path / f"bleu-2-oracle-reports.{ending}"}, tmp_path / "S", raters=["a"],
+        options=SurveyOptions(studies=3),
+    )  # fmt: skip
+    assert len(again.studies) == 3
 
 
 def test_studies_that_lack_candidates(tmp_path):
