@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 # Commands that use most metrics by default; see `Metric.shown_in`.
 USUAL = ("score", "study", "bench")
@@ -21,6 +21,9 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+
+
+Direction = Literal["higher", "lower"]
 
 
 def sign_of(direction: str) -> float:
@@ -37,7 +40,7 @@ class Directed:
     higher_is_better: bool
 
     @property
-    def direction(self) -> str:
+    def direction(self) -> Direction:
         """Whether "higher" or "lower" scores are better, as signatures have it."""
         return "higher" if self.higher_is_better else "lower"
 

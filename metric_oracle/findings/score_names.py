@@ -4,11 +4,10 @@ The direction of a column comes from the registry of metrics or the lists of col
 """
 
 import re
-from typing import Literal
 
 from metric_oracle.metrics import ALIASES, METRICS, folded
+from metric_oracle.records import Direction
 
-Direction = Literal["higher", "lower"]
 DIRECTIONS = ("higher", "lower")
 FOREIGN = "a column of another tool"  # the source of such scores in a signature
 
