@@ -171,6 +171,13 @@ def test_no_import_points_up():
     assert found == []
 
 
+def test_one_place_makes_a_sign_of_the_direction():
+    """Lower is better is forgotten where each comparison decides on its own; they multiply by `sign`."""
+    asked = re.compile(r"higher_is_better (?:else|==|and|or)|(?:if|not) [\w.\[\]()]*\.higher_is_better")
+    found = {str(path) for path in modules() if asked.search((PACKAGE / path).read_text("utf-8"))}
+    assert found == {"records.py"}
+
+
 @pytest.mark.parametrize(
     ("path", "source"),
     [

@@ -53,7 +53,7 @@ def conditioned(added: Sequence[Metric], conditions: Sequence[Condition]) -> Met
                 "Use the metrics that the composite sums, without its weights.",
             )
     name = "+".join(metric.name for metric in added)
-    if len({metric.name for metric in added}) < len(added) or len({metric.higher_is_better for metric in added}) > 1:
+    if len({metric.name for metric in added}) < len(added) or len({metric.direction for metric in added}) > 1:
         raise InputError(
             "metric",
             "must be a sum of different metrics with the same better direction",

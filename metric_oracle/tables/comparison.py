@@ -355,7 +355,7 @@ class Comparison(Finding):
             axes.bar_label(bars, [f"{change:+z.0f}" for change in changes], padding=2, fontsize=7, color=_DARK)
             axes.axvline(0, color=_DARK, linewidth=0.8)
             axes.margins(x=0.25)
-        axes.set_xlabel("% change from random" if column.higher_is_better else "% decrease from random")
+        axes.set_xlabel("% change from random" if column.sign > 0 else "% decrease from random")
 
     def _repr_html_(self) -> str:
         """Return the means with their intervals as a table: a row for each system, a column for each metric."""

@@ -92,7 +92,7 @@ class ConditionalSearch:
         Return the numbers of the other queries.
         """
         for condition in self.sums.record.conditions:
-            name, better = condition.metric.name, ">" if condition.metric.higher_is_better else "<"
+            name, better = condition.metric.name, ">" if condition.metric.sign > 0 else "<"
             if condition.symbol[0] != better or name in self.ordered or not self._may_list(name, RANGE):
                 continue
             n, n_whole = tried = self.sums.kept.setdefault(("tried", name), [0, 0])
