@@ -31,6 +31,8 @@ from support.interpreted import run_once
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if IS_WORKER:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No line of progress in what commands say, however long this machine takes to compile.
+os.environ["ORACLE_PROGRESS"] = "1000000"
 
 if find_spec("numba_cuda"):
     # Importing numba-cuda 0.30 uses what NumPy 2.5 has deprecated, and warnings are errors in tests.

@@ -339,6 +339,7 @@ def surroundings(folder):
     read = importlib.metadata.Distribution.version.fget
     version = property(lambda found: "0.0.0" if found.name == "metric-oracle" else read(found))
     variables = {"COLUMNS": str(HELP_WIDTH), "TERMINAL_WIDTH": str(HELP_WIDTH), "TERM": "dumb"}
+    variables["ORACLE_PROGRESS"] = "1000000"  # seconds: no line of it, however long this machine takes
     with (
         chdir(folder),
         mock.patch.dict(os.environ, variables),

@@ -742,7 +742,7 @@ def test_a_file_gets_lines_of_progress(oracle, index, monkeypatch):
         return described(*step)
 
     begun = []
-    monkeypatch.setattr(output, "EVERY", 0.001)
+    monkeypatch.setenv("ORACLE_PROGRESS", "0.001")
     monkeypatch.setattr(output, "note", lambda line: (note(line), told.set()))
     monkeypatch.setattr(output, "_described", wait)
     code, _, err = oracle("retrieve", index, "--text", "No effusion.", "-m", "bleu")

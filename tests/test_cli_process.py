@@ -147,7 +147,9 @@ run_once = cache(run)
 
 
 @pytest.mark.parametrize("command", ["--help", "info {0}/I --format table", "retrieve {0}/I {0}/test.csv -m bleu"])
-@pytest.mark.parametrize("setting", ["COLUMNS=²", "LINES=²", "COLUMNS=99999999999", "NUMBA_OPT=zz"])
+@pytest.mark.parametrize(
+    "setting", ["COLUMNS=²", "LINES=²", "COLUMNS=99999999999", "NUMBA_OPT=zz", "ORACLE_PROGRESS=²"]
+)
 def test_values_of_the_environment_that_are_none(folder, command, setting):
     line = f"{ORACLE} {command.format(folder)}"
     plain, done = run_once(line), run(f"{setting} {line}")

@@ -4,6 +4,7 @@ Every command follows one rule. A result is printed as a table on a terminal and
 format of --format. With --out it is written to that file, and one line on standard error summarizes it.
 """
 
+import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from metric_oracle.base.arguments import check_given, check_one_of
 from metric_oracle.base.errors import DamagedIndexError, ExactnessError, in_terms_of_caller, option
 from metric_oracle.base.progress import Progress, silent
 
-EVERY = 30.0  # seconds between two lines of progress in a file
+EVERY = "30"  # seconds between two lines of progress in a file, unless ORACLE_PROGRESS says others
 _COMPILING = " (compiling, once)"
 
 
@@ -239,7 +240,7 @@ def _bar(task: str) -> Iterator[Progress]:
 @contextmanager
 def _lines(task: str) -> Iterator[Progress]:
     """Print a line each 30 seconds, from another thread: a compiler and a model tell nothing while they work."""
-    said, ended = _described(task, ""), Event()
+    said, ended, every = _described(task, ""), Event(), float(os.environ.get("ORACLE_PROGRESS", EVERY))
 
     def step(name: str, done: int | None, total: int | None) -> None:
         nonlocal said
@@ -247,11 +248,11 @@ def _lines(task: str) -> Iterator[Progress]:
 
     def tell() -> None:
         """Print the lines; what cannot be printed is no reason to end."""
-        seconds = EVERY
+        seconds = 0.0
         with suppress(OSError, ValueError):
-            while not ended.wait(EVERY):
+            while not ended.wait(every):
+                seconds += every
                 note(f"{seconds:g} s: {said}{_COMPILING if is_compiling() else ''}")
-                seconds += EVERY
 
     Thread(target=tell, daemon=True).start()
     try:

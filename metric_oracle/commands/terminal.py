@@ -65,10 +65,16 @@ def own_process() -> None:
 
     A stream that was closed, as by ``>&-``, is reopened, so that no file of the command gets its number. Writing to
     such a standard output is an error; notes on such a standard error are dropped. A termination signal ends the
-    process as an error does, so that temporary files are removed. Values of the environment are dropped on which Rich
-    and Numba end in a traceback: Rich takes "²" for a digit.
+    process as an error does, so that temporary files are removed. Values of the environment are dropped on which Rich,
+    Numba and lines of progress end in a traceback: Rich takes "²" for a digit.
     """
-    for name, rule in {"COLUMNS": "[0-9]{1,5}", "LINES": "[0-9]{1,5}", "NUMBA_OPT": "[0-3]|max"}.items():
+    rules = {
+        "COLUMNS": "[0-9]{1,5}",
+        "LINES": "[0-9]{1,5}",
+        "NUMBA_OPT": "[0-3]|max",
+        "ORACLE_PROGRESS": "[1-9][0-9]{0,8}",
+    }
+    for name, rule in rules.items():
         if name in os.environ and not re.fullmatch(rule, os.environ[name]):
             del os.environ[name]
     for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
