@@ -93,7 +93,10 @@ def read_rows(
             _check_no_columns(path, id_column, None if is_header else text_column)
             what = f"CSV with the column {column[0].strip()} alone" if is_header else NO_HEADER
             section = section_of_column(column[0].strip()) if is_header else None
-            return Rows(", ".join(filter(None, [what, note])), list(column[is_header:]), None, section)
+            cells = [cell for cell in column[is_header:] if not (is_header and cell.strip() == column[0].strip())]
+            n = len(column) - is_header - len(cells)
+            again = f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header" if n else ""
+            return Rows(", ".join(filter(None, [what, note, again])), list(cells), None, section)
     return rows_of_table(read_table(path, encoding=encoding, separator=separator), id_column, text_column)
 
 

@@ -21,6 +21,7 @@ from metric_oracle.corpora.sections import by_headings, extract_mit, extract_yu2
 from metric_oracle.corpora.splits import ids_of_split
 from metric_oracle.corpora.tables import (
     ENDINGS,
+    NO_ROW_STEP,
     Table,
     canonical_ids,
     check_unique,
@@ -451,6 +452,8 @@ def sort_out(
             kept_ids.append(study)
             kept_texts.append(text)
     counts |= {state: len(studies) for state, studies in states.items()} | {"kept": len(kept_ids)}
+    if not counts["rows"]:
+        raise InputError(f"there is no row in {path}.", NO_ROW_STEP)
     if not kept_ids:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         step = "section and split" if isinstance(path, Path) else "the texts"

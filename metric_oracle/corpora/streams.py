@@ -101,6 +101,8 @@ def stream_reports(
         return with_columns(made, columns)
 
     for table in _pieces(path, read):
+        if not table.names:  # lines without content
+            continue
         source = table_source(table, read.section, read.id_column, read.text_column, names)
         for name in names:
             # Of the ids of the last piece, whose reports may go on in this one.

@@ -76,6 +76,7 @@ _SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Ge
 _CODE = r"^[\w./:+-]{3,120}$"  # with a digit: an id of any form; "1", "-1" and "12" may as well be labels or counts
 _NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
 _SURE_NAMES = IDS | TEXTS | {"subject_id", "split"}
+NO_ROW_STEP = "Check what wrote or filtered it."  # for a table without rows
 _OBJECT_KEY = "object key"  # what the keys of an object are called
 AS_LIST = ("to_pylist", "to_list", "tolist")  # methods of columns that return their cells
 _SHOWN_NAMES = 12  # of a header, at most
@@ -102,6 +103,57 @@ class Table:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", [str(name).strip() for name in self.names])
+        is_header = self._are_headers()
+        if is_header is not None:
+            self._leave_out(is_header)
+
+    def _are_headers(self) -> "pl.Series | None":
+        """Return which rows repeat the header, as in files put together with theirs; None if none does.
+
+        Raise InputError for a row that has the names of the columns in another order.
+        """
+        import polars as pl
+
+        names = [name for name in self.names if name]
+        is_text = all(
+            isinstance(column, pl.Series) and column.dtype in (pl.String, pl.Object) for column in self.columns
+        )
+        if len(names) < 2 or not is_text or not any(bare_name(name) in _SURE_NAMES for name in names):
+            return None
+        first = next(number for number, name in enumerate(self.names) if name)
+        same: pl.Series | None = None
+        for number in (first, *range(len(self.names))):
+            cells = self.columns[number]
+            if cells.dtype != pl.String:
+                known_names = {*self.names}
+                named = [cell if isinstance(cell, str) and cell.strip() in known_names else None for cell in cells]
+                cells = pl.Series(named, dtype=pl.String)
+            cells = cells.fill_null("").str.strip_chars(_BLANKS)
+            if same is None:  # most tables are done here
+                known = cells.is_in(self.names) & (cells != "")
+                if not known.any():
+                    return None
+            equal = cells == self.names[number]
+            same = equal if same is None else same & equal
+            known &= cells.is_in(self.names)
+        other = (known & ~same).arg_max() or 0
+        if (known & ~same)[other]:
+            raise InputError(
+                f"{self.path} has the names of the columns again in row {other + 1}, in another order.",
+                "Put the parts together by the names of their columns.",
+            )
+        return same if same.any() else None
+
+    def _leave_out(self, is_header: "pl.Series") -> None:
+        """Leave out the rows that repeat the header, and say so in the note."""
+        n, keep = is_header.sum(), ~is_header
+        note = f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header"
+        object.__setattr__(self, "note", ", ".join(filter(None, [self.note, note])))
+        object.__setattr__(self, "columns", [column.filter(keep) for column in self.columns])
+        if self.keys is not None:
+            object.__setattr__(self, "keys", self.keys.filter(keep))
+        if self.lines is not None:
+            object.__setattr__(self, "lines", [line for line, kept in zip(self.lines, keep, strict=True) if kept])
 
     @property
     def n_rows(self) -> int:
@@ -483,7 +535,7 @@ def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: b
     ids = written(cells)
     is_id = ids.is_not_null() & (ids != "")
     if not (cells.dtype == pl.String or cells.dtype.is_numeric()):
-        is_id &= pl.Series([not isinstance(cell, (bool, list, dict, tuple)) for cell in cells])
+        is_id &= pl.Series([not isinstance(cell, (bool, list, dict, tuple)) for cell in cells], dtype=pl.Boolean)
     if not is_id.all():
         row = is_id.arg_min()
         raise InputError(
@@ -714,6 +766,8 @@ def _read_json(path: Path, text: str, note: str) -> Table:
             f"{path} is not readable JSON: a number or the nesting is too large.", "Repair the file."
         ) from None
     table = table_of_objects(path, "JSON", data, note)
+    if table is None and not data and isinstance(data, dict | list):
+        raise InputError(f"{path} has no row.", NO_ROW_STEP)
     if table is None:
         raise InputError(
             f"{path} is not a JSON object of texts, an object of objects or a list of objects.",
