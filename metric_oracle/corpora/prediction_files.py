@@ -120,7 +120,7 @@ def _check_no_columns(path: Path, id_column: str | None, text_column: str | None
         raise InputError(
             f"{option('id_column')} and {option('text_column')}",
             "must be left out where the predictions have no such columns",
-            f"{shown(id_column or '', text_column or '')} for {path}",
+            f"{shown(*filter(None, (id_column, text_column)))} for {path}",
             "Leave them out.",
         )
 

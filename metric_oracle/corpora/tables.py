@@ -535,8 +535,9 @@ def _kind_of_number(text: str) -> str:
 def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: bool = True) -> list[str]:
     """Return id cells as stripped strings; raise InputError if a row has none. `where` is for the message.
 
-    With `mimic`, MIMIC study ids lose prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`). In a
-    column of numbers only, a trailing `.0` goes too.
+    With `mimic`, for ids of studies, InputError is raised for sentences, which are reports, and MIMIC study ids lose
+    prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`). In a column of numbers only, a trailing
+    `.0` goes too.
     """
     import polars as pl
 
@@ -551,6 +552,12 @@ def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: b
             f"there is no id in row {(row or 0) + 1} of {where}.", "Each row needs a text or a number as id."
         )
     if mimic:
+        is_sentence = (ids.str.count_matches(r"\S+") > 3) & ~ids.str.contains(r"\d")
+        if 2 * is_sentence.sum() > len(ids):
+            named = f": {option('id_column', 'NAME')}"
+            raise InputError(
+                f"there are sentences in place of ids in {where}.", f"Give the ids{if_taken('id_column', named)}."
+            )
         ids = ids.str.replace(_MIMIC_ID, "$1")
     if ids.str.contains(_NUMBER).all():
         ids = ids.str.strip_suffix(".0")

@@ -487,6 +487,17 @@ def test_messages_never_show_a_text(tmp_path):
         assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
+def test_a_column_of_reports_is_no_column_of_ids(tmp_path):
+    path = write(
+        tmp_path, "a.csv", "nr,impression\n1,No acute cardiopulmonary process.\n2,There is no effusion today.\n"
+    )
+    match = r"there are sentences in place of ids in 'impression' in .*a\.csv\. Give the ids\.$"
+    with pytest.raises(InputError, match=match):
+        mo.read_reports(path, mo.Read(id_column="impression", text_column="impression"))
+    path = write(tmp_path, "b.csv", "nr,impression\nCase of 1 May,No edema.\nThe case of 2 May,Clear.\n")
+    assert mo.read_reports(path, mo.Read(id_column="nr")).ids == ["Case of 1 May", "The case of 2 May"]
+
+
 @pytest.mark.parametrize(
     ("split", "content", "match"),
     [
