@@ -282,7 +282,8 @@ def _check_studies(one: tuple[str, Scores], other: tuple[str, Scores]) -> None:
     ]
     n_common = len(ids_of_a) - len(only[0])
     raise InputError(
-        f"{shown(a)} has scores of {len(ids_of_a):,} studies and {shown(b)} of {len(ids_of_b):,}: {n_common:,} in both, "
+        f"{shown(a)} has scores of {len(ids_of_a):,} studies and {shown(b)} of {len(ids_of_b):,}: {n_common:,} in "
+        "both, "
         f"{counted[0]}, {counted[1]}.",
         f"Write the references of the {n_common:,} to a file, and score both against it with {option('inner', True)}."
         if n_common
