@@ -222,7 +222,7 @@ def _words(text: str | None) -> frozenset[str]:
 
 
 def _oracle(cases: Cases, i: int, q: int) -> str:
-    return f"{cases.columns[i].system} {cases.columns[i].values[q]:.2f}"
+    return f"{cases.columns[i].system} {cases.columns[i].values[q]:z.2f}"
 
 
 def _disagreement(cases: Cases, chosen: ChosenReports) -> Telling | None:
@@ -337,7 +337,7 @@ def _furthest(cases: Cases, strips: Sequence[Strip], side: int, shown_before: se
     text_of = {i: c.text for c in cases.candidates(q) for i in c.columns}
     column = cases.columns[model.column]
     texts = [
-        (f"{model.name}, {title(column.metric)} {column.values[q]:.2f}", text_of.get(model.column)),
+        (f"{model.name}, {title(column.metric)} {column.values[q]:z.2f}", text_of.get(model.column)),
         (_oracle(cases, strip.oracle.column, q), text_of.get(strip.oracle.column)),  # type: ignore[union-attr]
     ]
     return Telling(f"{model.name} is furthest {'above' if side > 0 else 'below'} its oracle", q, texts)

@@ -120,7 +120,7 @@ def copies_sentence(copies: np.ndarray | None, strips: Sequence[Strip], is_searc
     if not n:
         return f"None of the {n_reports:,} test reports is word for word in the corpus."
     scores = [
-        f"{strip.without_copies.mean:.3f} instead of {strip.oracle.mean:.3f} under {strip.title}"
+        f"{strip.without_copies.mean:z.3f} instead of {strip.oracle.mean:z.3f} under {strip.title}"
         for strip in strips
         if strip.without_copies is not None and strip.oracle is not None
     ]

@@ -51,7 +51,7 @@ class Frames:
     def _repr_html_(self) -> str:
         """Return the first rows as a table; classes whose numbers have texts of reports have a view of their own."""
         rows = self.numbers.slice(0, 20).to_pylist()
-        shown = ([f"{cell:.4f}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
+        shown = ([f"{cell:z.4f}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
         return html_table(f"{repr(self)[1:-1]}; {self.numbers.num_rows:,} rows", self.numbers.column_names, shown)
 
 

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base import choices
-from metric_oracle.base.errors import InputError, as_called, called, shown
+from metric_oracle.base.arguments import check_one_of
+from metric_oracle.base.errors import InputError, as_called, called
 from metric_oracle.base.sealed import (
     SIGNATURE,
     TABLE,
@@ -108,7 +109,7 @@ class Results(Frames):
         import pyarrow.compute as pc
 
         queries = pc.count_distinct(self.table["query_id"]).as_py()
-        best = f", mean of the best {self.mean():.4f}" if queries else ""
+        best = f", mean of the best {self.mean():z.4f}" if queries else ""
         return f"Results: {self.signature.get('metric')}, {self.table.num_rows:,} answers to {queries:,} queries{best}"
 
     def __repr__(self) -> str:
@@ -160,8 +161,7 @@ class Scores(Frames):
         """Return the scores under a metric, float64[...]; pairs that cannot be scored are left out."""
         # Columns of other tools (`read_foreign`) are not in the registry.
         name = metric if metric in self.metrics else get_metric(metric).name
-        if name not in self.metrics:
-            raise InputError("metric", f"must be one of {', '.join(self.metrics)}", shown(metric), "Score it too.")
+        check_one_of("metric", name, self.metrics, "Score it too.", shown=repr(metric))
         return self.table[name].drop_null().to_numpy()
 
     def mean(self) -> dict[str, float]:
@@ -193,12 +193,12 @@ class Scores(Frames):
         return of_metrics
 
     def __repr__(self) -> str:
-        means = ", ".join(f"{name} {mean:.4f}" for name, mean in self.mean().items())
+        means = ", ".join(f"{name} {mean:z.4f}" for name, mean in self.mean().items())
         return f"<Scores: {self.signature.get('system')}, {self.table.num_rows:,} pairs: {means}>"
 
     def _repr_html_(self) -> str:
         title = f"Scores: {self.signature.get('system')}, {self.table.num_rows:,} pairs"
-        rows = ((name, f"{mean:.4f}", len(self.values(name))) for name, mean in self.mean().items())
+        rows = ((name, f"{mean:z.4f}", len(self.values(name))) for name, mean in self.mean().items())
         return html_table(title, ("metric", "mean", "pairs"), rows)
 
     def write(self, path: str | Path, *, published_names: bool = False) -> None:

@@ -87,7 +87,7 @@ def pool_lines(results: Results) -> list[str]:
     audit = pool.get("audit")
     if audit is None:
         return [*lines, "what the pool misses is not known; --audit M measures it"]
-    regret = f"regret {audit['regret']['mean']:.4f}, at most {audit['regret']['max']:.4f}"
+    regret = f"regret {audit['regret']['mean']:z.4f}, at most {audit['regret']['max']:z.4f}"
     lines.append(f"audit of {audit['queries']:,}: {audit['missed']:,} without a best report in the pool, {regret}")
     if "asked_recall" in audit:
         return [
@@ -106,12 +106,12 @@ def _result_lines(results: Results) -> list[str]:
     n = len(best)
     if not n:
         return ["no test report has an answer", signature_line(signature)]
-    mean = f"mean best score {best.mean():.4f}" if baseline is None else f"mean score {scores.mean():.4f}"
+    mean = f"mean best score {best.mean():z.4f}" if baseline is None else f"mean score {scores.mean():z.4f}"
     answered = " with answers" if set(RESTRICTIONS) & set(signature) else ""
     lines = [f"{n:,} test report{'s' if n > 1 else ''}{answered}, {mean}"]
     if baseline == "random":
         of_draws = scores.reshape(n, -1).mean(axis=0)
-        range_of_means = f"their means {of_draws.min():.4f} to {of_draws.max():.4f}"
+        range_of_means = f"their means {of_draws.min():z.4f} to {of_draws.max():z.4f}"
         lines.append(f"draws: {signature['draws']:,}, seed {signature['seed']}, {range_of_means}")
     if signature["metric"] == "crg" and baseline is None:
         lines.append(f"CRG of the best answers {1 / (2 - best.mean()):.4f}")
@@ -143,7 +143,7 @@ def scores_table(scores: Scores) -> Group:
         noted = signature.get("noted", {}).get(name, {}).get("corpus")
         of_corpus = corpus_bleu.of_scores(scores.table, name) if noted is None else noted
         if of_corpus is not None:  # computed from sums of counts; its interval is in `oracle table`
-            cells = [f"{len(column):,}", f"{n_scored:,}", f"{of_corpus:.4f}", "", record["direction"]]
+            cells = [f"{len(column):,}", f"{n_scored:,}", f"{of_corpus:z.4f}", "", record["direction"]]
             rows.append((f"{name} of the corpus", [entry(cell) for cell in cells]))
     left_out = ", ".join(f"{count:,} {what}" for what, count in signature.get("left_out", {}).items())
     lines = [f"left out: {left_out}"] if left_out else []

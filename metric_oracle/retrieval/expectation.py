@@ -19,7 +19,7 @@ from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.choices import RESULTS
 from metric_oracle.base.declared import IN_PYTHON, Flag, Uses
-from metric_oracle.base.errors import InputError, called, shown
+from metric_oracle.base.errors import InputError, called
 from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
@@ -84,7 +84,7 @@ class Expectation(Finding):
 
     def summary(self) -> str:
         """Return one line: the number of queries and the mean score."""
-        return f"{self.table.num_rows:,} lines, mean score {self.table['mean'].to_numpy().mean():.4f}"
+        return f"{self.table.num_rows:,} lines, mean score {self.table['mean'].to_numpy().mean():z.4f}"
 
     @property
     def sample(self) -> str:
@@ -98,14 +98,14 @@ class Expectation(Finding):
         return (
             f"{error}; {sampled['pairs']:,} pairs were judged; without the "
             f"correction by the exact means of {', '.join(sampled['slopes'])} the mean would be "
-            f"{sampled['plain_mean']:.4f}, standard error {sampled['plain_error']:.1g}"
+            f"{sampled['plain_mean']:z.4f}, standard error {sampled['plain_error']:.1g}"
         )
 
     def tables(self) -> list[PaperTable]:
         """Return the score distributions of the first queries, and the mean over all queries."""
         columns = {name: number_of(name) for name in self.table.column_names if name not in ("query_id", "n")}
         n, n_rows = self.table.num_rows, self.table["n"][0].as_py()
-        lines = [f"{n:,} test reports x {n_rows:,} reports, mean score {self.table['mean'].to_numpy().mean():.4f}"]
+        lines = [f"{n:,} test reports x {n_rows:,} reports, mean score {self.table['mean'].to_numpy().mean():z.4f}"]
         if self.sample:
             lines.append(self.sample)
         elif self.signature["error"] > 0:
@@ -125,7 +125,7 @@ class Expectation(Finding):
         figure = new_figure(6.4, 3.6)
         axes = figure.subplots()
         axes.stairs(100 * self.counts / self.counts.sum(), self.edges, fill=True, color="0.65")
-        axes.axvline(means.mean(), color="C3", label=f"mean {means.mean():.4f}")
+        axes.axvline(means.mean(), color="C3", label=f"mean {means.mean():z.4f}")
         axes.set_xlim(self.edges[0], self.edges[-1])
         axes.set_xlabel(f"{literal(self.signature['metric'])} of a test report and a random report of the corpus")
         axes.set_ylabel("pairs (%)")
@@ -332,7 +332,7 @@ def _quantile_names(quantiles: Sequence[float]) -> list[str]:
     names = []
     for p in quantiles:
         if isinstance(p, bool) or not isinstance(p, float | int | np.floating) or not 0 <= p <= 1:
-            raise InputError("quantiles", "must be numbers from 0 to 1", shown(p), "Leave it out.")
+            raise InputError("quantiles", "must be numbers from 0 to 1", repr(p), "Leave it out.")
         whole, point, rest = f"{100 * p:.10g}".partition(".")
         names.append(f"q{whole:0>2}{point}{rest}")
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -69,9 +69,8 @@ class PooledOracle(Finding):
     def summary(self) -> str:
         """Return one line: the mean best score, of how many test reports, and that it is a bound."""
         best = self.reports["best"].to_numpy()
-        return (
-            f"mean best score {best.mean():.4f} over {len(best):,} test reports, {bound_under(self.signature['judge'])}"
-        )
+        of_judge = bound_under(self.signature["judge"])
+        return f"mean best score {best.mean():z.4f} over {len(best):,} test reports, {of_judge}"
 
     def warnings(self) -> list[str]:
         """Return a sentence if the pool is too small."""
