@@ -65,12 +65,12 @@ class Measured:
     def sentences(self, n: int) -> list[tuple[str, int]]:
         """Return the n most frequent sentences, folded, and how many reports have each, the most frequent first.
 
-        Sentences of equal frequency are in order of appearance.
+        Sentences of equal frequency are in the order of their letters, whatever the order of the reports.
         """
         counts: Counter[str] = Counter()
         for text in self.reports.texts:
             counts.update(list(dict.fromkeys(filter(None, map(folded, _SENTENCE.split(text))))))
-        return counts.most_common(n)
+        return sorted(counts.items(), key=lambda found: (-found[1], found[0]))[:n]
 
 
 def measure(

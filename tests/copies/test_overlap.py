@@ -95,6 +95,9 @@ def test_a_sentence_counts_once_for_each_report(index):
     found = mo.overlap(index, few(model=texts), resamples=100).sentences().to_pylist()
     assert [(row["sentence"], row["reports"]) for row in found] == [("no edema.", 3), ("stable.", 1)]
     assert [row["share"] for row in found] == [1, 1 / 3]
+    for texts in (["c. b.", "a. d."], ["d. a.", "b. c."]):  # of equal counts, whatever the order of the reports
+        found = mo.overlap(index, few(model=texts), resamples=100).sentences()
+        assert found["sentence"].to_pylist() == ["a.", "b.", "c.", "d."]
 
 
 def test_the_median_of_an_even_number_is_the_lower_one(tmp_path):
