@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
 
-from metric_oracle.base.errors import ExactnessError, MetricOracleError, refusal
-from metric_oracle.base.typed import is_text
+from metric_oracle.base.errors import ExactnessError, MetricOracleError, refusal, shown
 from metric_oracle.commands import listing, output, terminal
 from metric_oracle.commands.groups import Families
 
@@ -66,16 +65,14 @@ def _fail(error: BaseException) -> NoReturn:
         line = f"oracle: {refusal(error)} Check it and run the command again."
     else:
         line = str(error)
+        line = " ".join(filter(None, [line, _several_metrics(line)]))
     output.error(line)
     interrupted = isinstance(error, KeyboardInterrupt | typer.Abort)
     raise SystemExit(130 if interrupted else 1 if isinstance(error, ExactnessError) else 2) from None
 
 
 def usage_line(error: Any) -> str:
-    """Return the one-line message for an error of a wrong command line.
-
-    Of values, only those of options are shown, and not if they may be report text.
-    """
+    """Return the one-line message for an error of a wrong command line."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "oracle"
     parameter = getattr(error, "param", None)
@@ -83,40 +80,49 @@ def usage_line(error: Any) -> str:
     step = f'See "{command} --help".'
     kind = type(error).__name__
     if kind == "MissingParameter":
-        return f"{command}: {_shown(parameter)} is missing. {step}"
+        return f"{command}: {_name(parameter)} is missing. {step}"
     if parameter is not None:
-        return f"{command}: {_shown(parameter)} must be {_rule(error)}; got {_typed(parameter)}. {step}"
+        return f"{command}: {_name(parameter)} must be {_rule(error)}; got {_value(parameter)}. {step}"
     if kind == "NoSuchOption":
-        name = f" {option}" if re.fullmatch(r"--?[a-z][a-z-]*", option) else ""
+        name = option if re.fullmatch(r"--?[a-z][a-z-]*", option) else shown(option)
         near = getattr(error, "possibilities", None)
-        return f"{command}: no such option{name}. " + (f"Did you mean {near[0]}?" if near else step)
+        return f"{command}: no such option {name}. " + (f"Did you mean {near[0]}?" if near else step)
     if kind == "BadOptionUsage":
         rule = "needs a value" if "requires" in error.message else "takes no value"
         return f"{command}: {option} {rule}. {step}"
     if "No such command" in str(error.message):
         near = re.findall(r"Did you mean '([a-z-]+)'", error.message)
-        typed = re.search(r"(?a)No such command( '[\w-]{1,20}')", error.message)
-        name = typed[1] if typed else ""
+        name = next((f" {shown(word)}" for word in sys.argv[1:] if repr(word) in error.message), "")
         return f"{command}: no such command{name}. " + (f"Did you mean {near[0]}?" if near else step)
     takes = sum(p.param_type_name == "argument" for p in context.command.params) if context is not None else 0
-    return f"{command}: too many arguments; it takes {takes}. Put a text with blanks in quotes. {step}"
+    step = _several_metrics() or f"Put a text with blanks in quotes. {step}"
+    return f"{command}: too many arguments; it takes {takes}. {step}"
 
 
-def _shown(parameter: Any) -> str:
+def _several_metrics(line: str = "") -> str:
+    """Return the next step where a metric was typed behind another one and a blank, and `line` speaks of it; or ""."""
+    from metric_oracle.metrics import find_metric
+
+    for flag, first, second in zip(sys.argv, sys.argv[1:], sys.argv[2:], strict=False):
+        if flag in ("-m", "--metric", "--metrics") and find_metric(second) is not None and second in (line or second):
+            return f"Write several metrics with commas: {flag} {first.strip(',')},{second}."
+    return ""
+
+
+def _name(parameter: Any) -> str:
     """Return a parameter as it is typed: the name of an option, or the placeholder of an argument."""
     return parameter.opts[-1] if parameter.param_type_name == "option" else parameter.metavar or parameter.name
 
 
-def _typed(parameter: Any) -> str:
-    """Return the value that was typed for an option, in quotes; "another value" if it may be report text.
-
-    It is that for an argument too.
-    """
-    values = [word for before, word in pairwise(sys.argv) if before in parameter.opts]
-    if not values or is_text(values[0]):
-        return "another value"
-    is_named = re.fullmatch(r"[\w.+-]{1,20}", values[0]) or not is_text(values[0], may_be_report=True)
-    return repr(values[0]) if is_named else "another value"
+def _value(parameter: Any) -> str:
+    """Return the value that was typed for an option, as messages show it; "another value" where it is not found."""
+    for before, word in pairwise(["", *sys.argv]):
+        if before in parameter.opts:
+            return shown(word)
+        name, mark, value = word.partition("=")
+        if mark and name in parameter.opts:
+            return shown(value)
+    return "another value"
 
 
 def _rule(error: Any) -> str:

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from metric_oracle import kernels
-from metric_oracle.base.errors import InputError, as_called
+from metric_oracle.base.errors import InputError, as_called, shown
 from metric_oracle.records import COMPOSITE, Metric, RepresentationRecord, SourceRecord, Term, linear, sign_of
 
 # The folders in the order of help, tables and completion; others follow by name.
@@ -44,6 +44,7 @@ ATTACHED = tuple(record for record in SOURCES.values() if record.made == "attach
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
 # Spellings of metrics in tables and papers that differ from their names.
 _SPELLED = {"radgraphf1": "radgraph", "chexbertvectorsimilarity": "chexbert", "chexbertsimilarity": "chexbert"}
+_COMMANDS = {"chexbert": "f1-chexbert", "srr": "f1-srr-bert"}  # those that compute an F1 which is no metric
 LARGEST = 1e100  # limit of the numbers of a composite, so that its sums are finite
 # Metrics that can be terms of a composite. CRG's weights depend on the queries; only F1 of BERTScore has a bound there.
 COMPOSABLE = tuple(name for name, metric in METRICS.items() if metric.composable)
@@ -103,7 +104,7 @@ def get_metric(metric: str | Metric, *, for_scores: bool = False) -> Metric:
         )
     if record is None:
         hint = _hint(metric, for_scores)
-        raise InputError("metric", f"must be one of those that {as_called('metrics')} lists", repr(metric), hint)
+        raise InputError("metric", f"must be one of those that {as_called('metrics')} lists", shown(metric), hint)
     return record
 
 
@@ -124,13 +125,19 @@ def _hint(metric: str, for_scores: bool) -> str:
     """Return the next step of the error message for an unknown name; see `get_metric`."""
     if "," in metric:
         return "Name one metric."
+    bare = folded(metric)
+    command = next((command for name, command in _COMMANDS.items() if name in bare and "f1" in bare), None)
+    if command is not None:
+        return f"{as_called(command)} computes it, from files of labels."
     # A name such as "meteor" is only the first part of names; metrics without a search are suggested only for scores.
     near = [
         name
         for name, record in METRICS.items()
-        if folded(name.partition(":")[0]) == folded(metric) and (record.is_searched or for_scores)
+        if folded(name.partition(":")[0]) == bare and (record.is_searched or for_scores)
     ] or get_close_matches(metric.lower(), [*METRICS, *ALIASES], n=1, cutoff=0.7)
-    return f"Did you mean {' or '.join(map(repr, near))}?" if near else "Choose one."
+    if not near:
+        return "Choose one; docs/coming-from.md has what other tools call a metric."
+    return f"Did you mean {' or '.join(map(repr, near))}?"
 
 
 def check_searched(metric: Metric) -> None:
@@ -159,7 +166,7 @@ def composite(
     parts = [record.name for record in records]
     foreign = [part for part in parts if part not in COMPOSABLE]
     if foreign or not parts or len(set(parts)) < len(parts):
-        got = repr(foreign[0]) if foreign else "none" if not parts else "one twice"
+        got = shown(foreign[0]) if foreign else "none" if not parts else "one twice"
         raise InputError("terms", f"must be among {', '.join(COMPOSABLE)}, each once", got, "Choose others.")
     numbers = list(terms.values())
     for part, (mean, scale, weight) in zip(parts, numbers, strict=True):

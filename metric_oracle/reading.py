@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, Unpack
 from annotated_doc import Doc
 
 from metric_oracle.base.arguments import check_given, check_left_out, check_options, given_of
-from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.joining import shared_column
@@ -17,7 +17,7 @@ from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.reports import Reports, as_reports, column_names, table_of, with_kept
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
-from metric_oracle.corpora.tables import series_of, shown_names, together
+from metric_oracle.corpora.tables import series_of, together
 from metric_oracle.corpora.usual_names import GENERATED, matching
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
@@ -285,7 +285,7 @@ def pairs_of_one_table(
         raise InputError(
             "references and predictions",
             "must be two columns of a table without ids that is given for both",
-            f"{shown_names([name or 'no name' for name in columns])} of the columns {table.header}",
+            f"{shown(*[name or 'no name' for name in columns])} of the columns {table.header}",
             f"Pass {option('text_column', 'NAME', python=f'mo.reports(references, {named})')} and "
             f"{option('predicted_text_column', 'NAME', python=f'mo.reports(predictions, {named})')}.",
         )

@@ -61,8 +61,8 @@ ALLOWED = {
     "": ENGINE | {"copies", "mining", "raters", "samples", "statistics", "survey", "tables"},
 }  # fmt: skip
 # What stands apart in `base`: kernels raise errors and read no files; the errors know types only.
-OF_BASE = {"kernels": {"errors"}, "metrics": {"errors"}, "web": {"errors"}, "base/errors.py": {"typed"},
-           "base/files.py": {"errors"}, "base/typed.py": set(), "base/declared.py": set()}  # fmt: skip
+OF_BASE = {"kernels": {"errors"}, "metrics": {"errors"}, "web": {"errors"}, "base/errors.py": set(),
+           "base/files.py": {"errors"}, "base/declared.py": set()}  # fmt: skip
 WITH_LIBRARIES = {"base/cluster.py", "base/files.py", "base/job.py", "base/sealed.py"}
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch", "faiss", "triton"}

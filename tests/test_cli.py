@@ -498,7 +498,7 @@ def test_table_shows_the_first_queries_only():
         ),
         (["retrieve", "I", "q.csv", "--device", "gpu"], r"oracle retrieve: --device must be one of cpu, cuda; got"),
         (["retrieve", "I", "q.csv", "--wrong"], r"oracle retrieve: no such option --wrong\. See"),
-        (["retrieve", "I", "q.csv", f"--{SECRET}"], r"oracle retrieve: no such option\. See"),
+        (["retrieve", "I", "q.csv", "--zz zz"], r"oracle retrieve: no such option '--zz zz'\. See"),
         (
             ["retrieve", "I", "q.csv", "--idff"],
             r"oracle retrieve: no such option --idff\. Did you mean --idf",
@@ -542,52 +542,62 @@ def test_usage_errors_are_one_line(oracle, fails, arguments, match):
         fails(*arguments, match=match)
 
 
+NAME = "my name (2)"
+LONG = "; ".join([f"{SECRET} on the left"] * 20)
+LINES = f"{SECRET}\non the left"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "match"),
+    ("arguments", "rule"),
     [
+        (["retrieve", "I", "{}"], r"retrieve: queries must be an existing file or folder; got {}\. Check the name"),
+        (["retrieve", "{}", "q.csv"], r"retrieve: index must be an existing file or folder; got {}\. Check the"),
         (
-            ["retrieve", "I", SECRET],
-            r"retrieve: queries must be an existing file or folder; got another text, not shown",
+            ["build-index", "{}", "--out", "I"],
+            r"build-index: reports must be an existing file or folder; got {}\. Check",
         ),
+        (["score", "{}", "p.csv"], r"score: references must be an existing file or folder; got {}\. Check"),
         (
-            ["retrieve", "I", SECRET.split()[0]],
-            r"retrieve: queries must be an existing file or folder; got another tex",
+            ["retrieve", "I", "q.csv", "--radgraph", "{}"],
+            r"retrieve: --radgraph must be an existing file or .*; got {}\.",
         ),
-        (
-            ["retrieve", SECRET, "q.csv"],
-            r"retrieve: index must be an existing file or folder; got another text, not sh",
-        ),
-        (
-            ["retrieve", "I", "q.csv", "-m", SECRET],
-            r"retrieve: --metric must be a name that oracle metrics lists; got an",
-        ),
-        (
-            ["retrieve", "I", "q.csv", "--radgraph", SECRET],
-            r"retrieve: --radgraph must be an existing file or folder; got",
-        ),
-        (
-            ["retrieve", "I", "q.csv", "--section", SECRET],
-            r"oracle retrieve: --section must be one of impression, find",
-        ),
-        (
-            ["retrieve", "I", "q.csv", "--format", SECRET],
-            r"oracle retrieve: --format must be one of table, jsonl, csv;",
-        ),
-        (
-            ["build-index", SECRET, "--out", "I"],
-            r"build-index: reports must be an existing file or folder; got another",
-        ),
-        (["score", SECRET, "p.csv"], r"score: references must be an existing file or folder; got another text"),
-        ([SECRET], r"oracle: no such command\. See"),
-        (["双肺纹理清晰"], r"oracle: no such command\. See"),
-        (
-            ["retrieve", "I", "q.csv", "-k", "双肺纹理清晰"],
-            r"oracle retrieve: --top-k must be .*; got another value\. See",
-        ),
+        (["retrieve", "I", "q.csv", "-m", "{}"], r"retrieve: --metric must be one of those that oracle .*; got {}\. C"),
+        (["retrieve", "I", "q.csv", "--section", "{}"], r"oracle retrieve: --section must be one of .*; got {}\. See"),
+        (["retrieve", "I", "q.csv", "--format", "{}"], r"oracle retrieve: --format must be one of .*; got {}\. See"),
+        (["retrieve", "I", "q.csv", "-k", "{}"], r"oracle retrieve: --top-k must be an integer; got {}\. See"),
+        (["retrieve", "I", "q.csv", "--top-k={}"], r"oracle retrieve: --top-k must be an integer; got {}\. See"),
+        (["{}"], r"oracle: no such command {}\. See"),
+        (["baseline", "{}"], r"oracle baseline: no such command {}\. See"),
     ],
 )
-def test_typed_text_is_not_echoed(fails, arguments, match):
-    fails(*arguments, match=match)
+def test_a_name_is_shown_and_a_text_described(fails, arguments, rule):
+    """Blanks do not make a text of a name; a line break or more than 200 characters do."""
+    for text in (LONG, LINES):
+        fails(*(word.format(text) for word in arguments), match=rule.format(rf"a text of {len(text)} characters"))
+    if "existing file" not in rule:  # that there is no such file is said by who reads it, see below
+        fails(*(word.format(NAME) for word in arguments), match=rule.format(re.escape(repr(NAME))))
+        wide = "双肺纹理清晰 " * 20
+        fails(*(word.format(wide) for word in arguments), match=rule.format(re.escape(repr(f"{wide[:80]}..."))))
+
+
+def test_a_missing_file_is_named(fails, index):
+    for name in ("missing file.csv", "no file of this name, 双肺纹理清晰"):
+        step = "Check the name: it is never read as text"
+        fails("retrieve", index, name, match=rf"retrieve: there is no file or folder {name}\. {step}")
+        fails("score", name, name, match=rf"score: there is no file or folder {name}\. {step}")
+    fails("info", "my index", match=r"info: .*my index")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "score a.csv b.csv -m bleu rouge-l",
+        "build-index -m bleu rouge-l a.csv --out I",
+        "consensus -m bleu, rouge-l",
+    ],
+)
+def test_metrics_with_blanks_between_them(fails, line):
+    fails(*line.split(), match=r".*\. Write several metrics with commas: -m bleu,rouge-l\.$")
 
 
 def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, monkeypatch):

@@ -124,7 +124,9 @@ def test_commands_are_named_as_they_are_typed(fails, tmp_path):
     fails(
         "table", f"a={scores}", "--resamples", 7, match="table: --resamples must be an int from 100 to 1000000; got 7"
     )
-    fails("table", f"a={scores}", "--random", "b", match=r"table: --random must name systems of the table, a; got 'b'")
+    fails(
+        "table", f"a={scores}", "--random", "b", match=r"table: --random must name systems of the table, 'a'; got 'b'"
+    )
     weights = tmp_path / "w.json"
     weights.write_text("{}")
     for command in ("retrieve", "baseline identity"):

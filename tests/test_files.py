@@ -481,7 +481,7 @@ def test_out_replaces_only_what_this_tool_wrote(written, tmp_path, monkeypatch, 
 
 @pytest.mark.parametrize(
     ("typed", "shown"),
-    [("results/2025-11-25/strong.csv", "'results/2025-11-25/strong.csv'"), ("'no edema'", "another value")],
+    [("results/2025-11-25/strong.csv", "'results/2025-11-25/strong.csv'"), ("'no edema'", "'no edema'")],
 )
 def test_a_usage_error_names_the_file_that_was_typed(typed, shown):
     code, out, err = run(f"retrieve INDEX test.csv -m bleu -k {typed}")

@@ -183,3 +183,18 @@ def test_every_distinct_text_is_prepared_once():
 def test_groups_that_cannot_be_scored(call, match):
     with pytest.raises((InputError, TypeError), match=match):
         call()
+
+
+@pytest.mark.parametrize(
+    ("metric", "rewards"),  # of equal reports of one, two, three and four words, as the pages say
+    [
+        ("bleu-4", [0.18, 0.32, 0.56, 1]),
+        ("bleu-4:coco", [0, 0, 0.03, 1]),
+        ("bleu-2", [0.32, 1, 1, 1]),
+        ("rouge-l", [1] * 4),
+    ],
+)
+def test_the_right_short_report_does_not_earn_1_under_every_metric(metric, rewards):
+    texts = ["edema", "no edema", "no edema.", "no acute edema."]
+    found = mo.reward(metric)(completions=texts, reference=texts)
+    assert [round(value, 2) for value in found] == rewards

@@ -216,7 +216,7 @@ CALLS = {
     "no system": (lambda i: mo.compare_study({}), "systems must have at least one name with scores; got none"),
     "a path with NUL": (
         lambda i: mo.build_index(TEXTS, "a\0b"),
-        "out must be a path that a file can have; got another",
+        "out must be a path that a file can have; got ",
     ),
     "a checkpoint without a path": (
         lambda i: mo.rerank(i, TEXTS, crepe={}, pool="bleu:1"),

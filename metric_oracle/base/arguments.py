@@ -2,6 +2,7 @@
 
 import math
 import operator as op
+import os
 from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -9,8 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from metric_oracle.base.errors import ArgumentError, InputError, option
-from metric_oracle.base.typed import is_possible_path, is_text
+from metric_oracle.base.errors import ArgumentError, InputError, absent_part, is_like_report, option, shown
 
 _Value = TypeVar("_Value")
 
@@ -44,20 +44,15 @@ def check_in_range(
     else:
         range_ = f" of at most {le}" if le is not None else f" below {lt}" if lt is not None else ""
     noun = f"{'an int' if kind is int else 'a number'}{f' of {unit}' * bool(unit)}"
-    raise InputError(argument, f"must be {noun}{range_}{note}", repr(value), step)
+    raise InputError(argument, f"must be {noun}{range_}{note}", shown(value), step)
 
 
-def check_one_of(
-    argument: str, value: Any, known: Iterable[str], step: str = "Choose one.", *, note: str = "", shown: str = ""
-) -> None:
-    """Raise InputError unless a value is one of the known ones; `note` follows them in the message.
-
-    `shown` replaces the value in the message.
-    """
+def check_one_of(argument: str, value: Any, known: Iterable[str], step: str = "Choose one.", *, note: str = "") -> None:
+    """Raise InputError unless a value is one of the known ones; `note` follows them in the message."""
     names = [*known]
     if value not in names:
         listed = ", ".join(names) or "none"
-        raise InputError(argument, f"must be one of {listed}{note}", shown or repr(value), step)
+        raise InputError(argument, f"must be one of {listed}{note}", shown(value), step)
 
 
 def check_declared(argument: str, value: Any, annotation: Any) -> None:
@@ -114,7 +109,8 @@ def check_new_folder(argument: str, folder: Path, *, may_be_empty: bool = False)
         raise InputError(argument, "must be a new folder", f"{folder}, which exists", "Remove it or name another.")
 
 
-# Arguments for reports: the place where a text is most often given by mistake, a single word too.
+_NAME_BYTES, _PATH_BYTES = 255, 4095  # of Linux and macOS
+# Arguments for reports: the place where a text is most often given by mistake.
 REPORTS = ("queries", "reports", "references", "predictions", "candidates", "data", "groups")
 
 
@@ -123,14 +119,22 @@ def check_path(argument: str, value: str, *, is_new: bool = False) -> None:
 
     A path that does not exist passes if it is a name: who reads it says so, and shows it.
     """
-    may_be_report = argument in REPORTS
-    if not is_possible_path(value) or (not is_new and is_text(value, may_be_report=may_be_report)):
+    if not _is_possible(value) or (not is_new and is_like_report(absent_part(value))):
         raise InputError(
             argument,
             "must be a path that a file can have" if is_new else "must be an existing file or folder",
-            "another text, not shown here",
-            f"Check the name{': it is never read as text' if may_be_report else ''}.",
+            shown(Path(value)),
+            f"Check the name{': it is never read as text' if argument in REPORTS else ''}.",
         )
+
+
+def _is_possible(path: str) -> bool:
+    """Return whether the system could have a file at this path."""
+    try:
+        raw = os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return b"\0" not in raw and len(raw) <= _PATH_BYTES and max(map(len, raw.split(b"/"))) <= _NAME_BYTES
 
 
 def check_options(options: Iterable[str], known: Iterable[str]) -> None:
@@ -139,7 +143,7 @@ def check_options(options: Iterable[str], known: Iterable[str]) -> None:
         if name not in known:
             similar = get_close_matches(name, known, n=1)
             step = f"Did you mean {similar[0]!r}?" if similar else f"Its arguments are {', '.join(known)}."
-            raise ArgumentError(f"there is no argument {name!r}.", step)
+            raise ArgumentError(f"there is no argument {shown(name)}.", step)
 
 
 def given_of(arguments: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:

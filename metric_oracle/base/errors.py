@@ -14,8 +14,8 @@ another number." Use the second form, a plain sentence and a next step, where th
   `if_taken`. ``f"Pass {option('text_column', 'NAME')}."`` reads "Pass --text-column NAME." on
   the command line and "Pass text_column=NAME." in Python. Of a command that has ``--model-text-column`` instead, it
   is that option. `argument` is Python's name, too, and is shown as the command's option where it has one.
-- *No report text.* Reports are patient data. `value` shows names of files, lines, columns, ids, counts and types.
-  What the user typed may be shown: `called` takes out what can be a report, by the rule of `typed`.
+- *No report text.* Reports are patient data. A message shows names of files, columns, metrics and models, ids, lines,
+  counts and types. `shown` writes what a person typed or named: ``f"there is no column {shown(name)}."``
 
 The command line prints the line and exits with code 2; with code 1 for an `ExactnessError`, which is a finding
 and not a misuse.
@@ -26,13 +26,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
+from numbers import Number
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
-from metric_oracle.base.typed import Hidden, texts_in, without
-
+LONGEST_NAME = 80  # characters of a name that a message shows
+LONGEST = 200  # characters; a longer text may be a report
 _MARKED = re.compile("\x02(?P<name>[a-z_0-9 -]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
 
 _CLAUSE = re.compile("\x04(?P<name>[a-z_0-9]+)\x1f(?P<text>[^\x04\x05]*)\x05")
@@ -117,47 +117,13 @@ class MetricOracleError(Exception):
         line = _written(f"{sentence} {self.step}".rstrip(), _Call(self.keywords, self.homes, self.flags))
         return f"{self.function}: {line}" if self.function else line
 
-    def hide(self, hidden: Collection[Hidden]) -> None:
-        """Take texts out of the fields, and the errors that caused this one, which may quote them.
 
-        Parameters
-        ----------
-        hidden : collection of Hidden
-            The texts, and what stands for each.
-        """
-        if hidden:
-            for field in ("sentence", "step", "value"):
-                setattr(self, field, without(getattr(self, field), hidden))
-            self.args = tuple(without(arg, hidden) if isinstance(arg, str) else arg for arg in self.args)
-            self.__cause__, self.__context__ = None, None
+class _Call(NamedTuple):
+    """The outermost call under way: the fields of `MetricOracleError` that it sets in errors."""
 
-
-class _Call:
-    """The outermost call under way: fields that it sets in errors, and the typed texts that no message shows."""
-
-    def __init__(
-        self,
-        keywords: Collection[str] | None = None,
-        homes: Mapping[str, str] | None = None,
-        flags: Mapping[str, str] | None = None,
-        given: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
-        self.keywords, self.homes, self.flags = keywords, homes or {}, flags or {}  # see `MetricOracleError`
-        # Now: the call may write a file of this name, which would then be a path that exists.
-        typed = {name: value for name, value in given.items() if isinstance(value, str | PurePath)}
-        self._typed = [*_texts(typed, self.flags)]
-        self._containers = {name: value for name, value in given.items() if name not in typed}
-
-    @cached_property
-    def hidden(self) -> list[Hidden]:
-        """The texts, those in containers too: there may be many, so they are looked for when a message is written."""
-        return [*self._typed, *_texts(self._containers, self.flags)]
-
-
-def _texts(given: Mapping[str, Any], flags: Mapping[str, str]) -> Iterator[Hidden]:
-    """Yield the texts in arguments, which messages name as options where these have `flags`."""
-    for name, value in given.items():
-        yield from texts_in(flags.get(name, name), value)
+    keywords: Collection[str] | None = None
+    homes: Mapping[str, str] = MappingProxyType({})
+    flags: Mapping[str, str] = MappingProxyType({})
 
 
 _CALL: ContextVar[_Call | None] = ContextVar("_CALL", default=None)
@@ -175,16 +141,14 @@ def called(
     keywords: Collection[str] | None = None,
     homes: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
-    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[None]:
     """Put the name of a command or public function in front of the errors raised inside; the outermost call counts.
 
     With an empty name, of a method, errors stay without one. Notes and warnings inside are written in the terms of the
     call, too, see `in_terms_of_caller`: in Python's if it has `keywords`. `keywords`, `homes` and `flags` are those of
-    `MetricOracleError`. `given` are the arguments that a user typed: neither errors nor notes show what can be report
-    text in them. An error of the system becomes an InputError where the outermost call has `keywords`.
+    `MetricOracleError`. An error of the system becomes an InputError where the outermost call has `keywords`.
     """
-    call = _Call(keywords, homes, flags, given)
+    call = _Call(keywords, homes or {}, flags or {})
     is_outermost = _CALL.get() is None
     if is_outermost:
         _CALL.set(call)
@@ -192,16 +156,13 @@ def called(
         yield
     except MetricOracleError as error:
         if function or not error.function:
-            error.function, error.keywords, error.homes, error.flags = function, call.keywords, call.homes, call.flags
-        error.hide(call.hidden)
+            error.function, error.keywords, error.homes, error.flags = function, *call
         raise
     except OSError as error:
-        if error.filename is not None:
-            error.filename = without(str(error.filename), call.hidden)
-            if is_outermost and keywords is not None:
-                refused = InputError(refusal(error), "Check it and call it again.")
-                refused.function = function
-                raise refused from (None if call.hidden else error)
+        if error.filename is not None and is_outermost and keywords is not None:
+            refused = InputError(refusal(error), "Check it and call it again.")
+            refused.function = function
+            raise refused from error
         raise
     finally:
         if is_outermost:
@@ -222,9 +183,68 @@ def refusal(error: OSError) -> str:
     if error.filename is None and not _has_folder():
         return "the working folder of this terminal was deleted: change to another folder."
     named = re.search(r"local file '([^']+)'", str(error))
-    name = error.filename or (named[1] if named else "one")
+    name = str(error.filename or (named[1] if named else "one"))
     reason = os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
-    return f"files and folders must be open to this user, with room to write; got {name} ({reason})."
+    return f"files and folders must be open to this user, with room to write; got {shown(PurePath(name))} ({reason})."
+
+
+def shown(*values: object) -> str:
+    """Return values for a message, joined by commas: names in quotes; paths, numbers and None as they are.
+
+    Names are what a person typed, and ids and names of columns of files. They are cut at `LONGEST_NAME` characters; of
+    a path, the part that does not exist is. A text with a line break or above `LONGEST` characters, which may be a
+    report, is described, and of anything else the type is named, see `kind_of`.
+    """
+    return ", ".join(map(_shown, values))
+
+
+def described(text: str) -> str:
+    """Return what stands for a text that a message does not show."""
+    return f"a text of {len(text):,} characters"
+
+
+def is_like_report(text: str) -> bool:
+    """Return whether a text is no name by its form: it has a line break or more than `LONGEST` characters."""
+    return len(text) > LONGEST or text.splitlines() not in ([text], [])
+
+
+def absent_part(path: str | PurePath) -> str:
+    """Return the part of a path that does not exist, "" if all of it does."""
+    path = PurePath(path)
+    there = next((folder for folder in (path, *path.parents) if os.path.lexists(folder)), PurePath())
+    return "" if there == path else str(path.relative_to(there))
+
+
+def _shown(value: object) -> str:
+    """Return one value as `shown` does."""
+    if isinstance(value, str):
+        return described(value) if is_like_report(value) else repr(_cut(str(value)))
+    if isinstance(value, PurePath):
+        absent, path = absent_part(value), str(value)
+        path = described(path) if is_like_report(absent) else path.removesuffix(absent) + _cut(absent)
+        return path if path.isprintable() else repr(path)
+    return kind_of(value)
+
+
+def kind_of(value: object) -> str:
+    """Return a number or None as text, and the type of anything else, which may be a report: "a list of str"."""
+    if value is None or isinstance(value, Number):
+        return repr(value)
+    if isinstance(value, Mapping | list | tuple) and value:
+        inside = [[*value.keys()], [*value.values()]] if isinstance(value, Mapping) else [value]
+        names = [" or ".join(sorted({type(item).__name__ for item in items})) for items in inside]
+        return f"a {type(value).__name__} {'from' if len(names) > 1 else 'of'} {' to '.join(names)}"
+    return with_article(type(value).__name__)
+
+
+def _cut(name: str) -> str:
+    """Return a name, or its beginning and dots."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+
+
+def with_article(name: str) -> str:
+    """Return a noun with "a" or "an"."""
+    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
 
 
 @contextmanager
@@ -263,8 +283,7 @@ def in_terms_of_caller(text: str) -> str:
 
     Without a call they are written as those of a command: "Pass --section findings."
     """
-    call = _CALL.get() or _Call()
-    return without(_written(text, call), call.hidden)
+    return _written(text, _CALL.get() or _Call())
 
 
 def _written(text: str, call: _Call) -> str:
@@ -277,7 +296,7 @@ def _written(text: str, call: _Call) -> str:
         forms = (name, *(f"{prefix}{bare}" for prefix in ("predicted_", "model_") if name != bare), bare)
         return (*forms, f"{bare}s", f"model_{bare}", f"predicted_{bare}")
 
-    def shown(clause: re.Match[str]) -> str:
+    def taken(clause: re.Match[str]) -> str:
         """Return the text of `if_taken`, empty if the caller does not take its option."""
         name = clause["name"]
         if call.keywords is None:
@@ -305,7 +324,7 @@ def _written(text: str, call: _Call) -> str:
             return f"{name}={value}" if value else name
         return call.homes[name].format(f"{name}={value or '...'}")
 
-    return _MARKED.sub(written, _CLAUSE.sub(shown, text))
+    return _MARKED.sub(written, _CLAUSE.sub(taken, text))
 
 
 class InputError(MetricOracleError, ValueError):

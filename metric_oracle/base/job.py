@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import LOCK, exclusive, is_at, remove_leftovers, sha256
 from metric_oracle.base.sealed import read_json, write_json
 
@@ -146,7 +146,7 @@ def _check_inside(names: Iterable[str]) -> None:
     """Raise InputError if one of the names of pieces leads out of the folder of its job."""
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts or not Path(name).parts:
-            raise InputError("the name of a piece", "must be inside its folder", repr(name), "Name another.")
+            raise InputError("the name of a piece", "must be inside its folder", shown(name), "Name another.")
 
 
 def _foreign(folder: Path, title: str, argument: str, reason: str) -> InputError:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from metric_oracle.base.arguments import check_declared, check_path
 from metric_oracle.base.declared import OBJECTS, alternatives, bare, documented, signature_of
-from metric_oracle.base.errors import ArgumentError, called, is_under_way
+from metric_oracle.base.errors import ArgumentError, called, is_under_way, kind_of, shown, with_article
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NAMES = {
@@ -41,7 +41,7 @@ def public(name: str, function: _Function, homes: Mapping[str, str]) -> _Functio
     def run(*args: Any, **keywords: Any) -> Any:
         """Check the arguments and call the function."""
         args, keywords = _listed(function, args, keywords)
-        with called(name, tuple(_known(function)), homes, given=_typed(function, args, keywords)):
+        with called(name, tuple(_known(function)), homes):
             _check(name, function, args, keywords, homes)
             return function(*args, **keywords)
 
@@ -88,10 +88,9 @@ def _guarded(method: Callable[..., Any], is_made: bool) -> Callable[..., Any]:
         kind = self if isinstance(self, type) else type(self)
         name = kind.__name__ if is_made else f"{kind.__name__}.{method.__name__}"
         args, keywords = _listed(method, args, keywords)
-        given = _typed(method, args, keywords)
-        with called(name, tuple(_known(method)), given=given):
+        with called(name, tuple(_known(method))):
             _check(name, method, args, keywords, {})
-        with called("", tuple(_known(method)), given=given):
+        with called("", tuple(_known(method))):
             return method(self, *args, **keywords)
 
     return run
@@ -114,7 +113,7 @@ def _check(
         counterpart = unknown.removeprefix("predicted_")
         if counterpart in homes:
             step = f"Write {homes[counterpart].format(f'{counterpart}=...')}."
-        raise ArgumentError(f"there is no argument {unknown!r}.", step)
+        raise ArgumentError(f"there is no argument {shown(unknown)}.", step)
     step = f"The call is {name}({_call(function)})."
     try:
         bound = signature.bind(*args, **keywords)
@@ -132,7 +131,7 @@ def _check(
         checked |= {key: (content, kinds.get(key, other)) for key, content in values.items()}
     for key, (content, kind) in checked.items():
         if not _fits(content, kind):
-            raise ArgumentError(key, f"must be {_named(kind)}", _shown(content), step)
+            raise ArgumentError(key, f"must be {_named(kind)}", kind_of(content), step)
     for key, (content, kind) in checked.items():
         check_declared(key.rpartition(".")[2], content, kind)
     for key, (content, kind) in checked.items():
@@ -144,7 +143,7 @@ def _check(
 def _listed(
     function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call, with a list in place of an iterator: errors can leave out the texts in a list.
+    """Return the arguments of a call, with a list in place of an iterator, which can be read only once.
 
     What may be anything is left as it is: the function says how it reads it.
     """
@@ -157,17 +156,6 @@ def _listed(
 
     names = [*known, *[""] * len(args)]
     return tuple(map(listed, names, args)), {name: listed(name, value) for name, value in keywords.items()}
-
-
-def _typed(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call that a user typed: not the reports in a container, which no message quotes."""
-    known = _known(function)
-    given = {**dict(zip(known, args, strict=False)), **keywords}
-    return {
-        name: vars(value) if name == "options" and is_dataclass(value) else value
-        for name, value in given.items()
-        if isinstance(value, str | Path) or bare(known.get(name, Any)) is not Any
-    }
 
 
 def _paths(value: Any, annotation: Any) -> Iterator[str]:
@@ -202,14 +190,14 @@ def _call(function: Callable[..., Any]) -> str:
 
     These are the positional and the required ones, of optional ones at most five; dots stand for the others.
     """
-    shown, parameters = [], [*signature_of(function).parameters.values()]
+    listed, parameters = [], [*signature_of(function).parameters.values()]
     few = sum(p.default is not p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters) <= 5
     for p in parameters:
         if p.kind is p.POSITIONAL_OR_KEYWORD and (few or p.default is p.empty):
-            shown.append(p.name if p.default is p.empty else f"{p.name}={p.default!r}")
+            listed.append(p.name if p.default is p.empty else f"{p.name}={p.default!r}")
         elif p.kind is p.KEYWORD_ONLY and p.default is p.empty:
-            shown.append(f"{p.name}=...")
-    return ", ".join(shown + ["..."] * (len(shown) < len(parameters)))
+            listed.append(f"{p.name}=...")
+    return ", ".join(listed + ["..."] * (len(listed) < len(parameters)))
 
 
 def _fits(value: Any, annotation: Any) -> bool:
@@ -281,20 +269,4 @@ def _named(annotation: Any) -> str:
     if origin is typing.Literal:
         return _named(type(inner[0]))
     annotation = origin or annotation
-    return _NAMES.get(annotation) or _with_article(annotation.__name__.replace("ndarray", "array"))
-
-
-def _with_article(name: str) -> str:
-    """Return a noun with "a" or "an"."""
-    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
-
-
-def _shown(value: Any) -> str:
-    """Return a boolean, a number or None as text; for anything else, which may be a report, return only its type."""
-    if value is None or isinstance(value, bool | int | float):
-        return repr(value)
-    if isinstance(value, Mapping | list | tuple) and value:
-        inside = [[*value.keys()], [*value.values()]] if isinstance(value, Mapping) else [value]
-        names = [" or ".join(sorted({type(item).__name__ for item in items})) for items in inside]
-        return f"a {type(value).__name__} {'from' if len(names) > 1 else 'of'} {' to '.join(names)}"
-    return _with_article(type(value).__name__)
+    return _NAMES.get(annotation) or with_article(annotation.__name__.replace("ndarray", "array"))

@@ -24,9 +24,9 @@ import numpy as np
 from annotated_doc import Doc
 
 from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_in_range, check_one_of
+from metric_oracle.base.arguments import check_in_range
 from metric_oracle.base.choices import DEVICES, Backend
-from metric_oracle.base.errors import BackendError, ExactnessError, InputError
+from metric_oracle.base.errors import BackendError, ExactnessError, InputError, shown
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.base.sealed import replacing_signed
 from metric_oracle.corpora.reports import Reports
@@ -390,7 +390,7 @@ def _check(
         raise InputError("index and queries", "must be given together", got, "Add the other, or leave both out.")
     unknown = [name for name in backends if name not in DEVICES]
     if unknown or not backends:
-        check_one_of("backends", None, DEVICES, shown=", ".join(unknown) or "none")
+        raise InputError("backends", f"must be one of {', '.join(DEVICES)}", shown(*unknown) or "none", "Choose one.")
     for name, value in {**sizes, "repetitions": repetitions}.items():
         if value is not None:
             check_in_range(name, value, ge=1)

@@ -27,7 +27,7 @@ class Command(_WithoutTypes, TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with called(ctx.command_path.partition(" ")[2], flags=flags_of(self), given=ctx.params):
+        with called(ctx.command_path.partition(" ")[2], flags=flags_of(self)):
             return super().invoke(ctx)
 
 

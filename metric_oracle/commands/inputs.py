@@ -9,7 +9,7 @@ from typing import Any
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_declared
 from metric_oracle.base.declared import PREDICTED, Flag, declarations
-from metric_oracle.base.errors import InputError, not_installed, option
+from metric_oracle.base.errors import InputError, not_installed, option, shown
 from metric_oracle.commands.option import Option, named
 from metric_oracle.commands.output import note, progress
 from metric_oracle.corpora.read import Read
@@ -89,7 +89,7 @@ class Role:
                     raise InputError(
                         argument,
                         "must name a model",
-                        f"{model!r}, which has no file",
+                        f"{shown(model)}, which has no file",
                         f"Add its file{', or choose one of ' * bool(own)}{', '.join(own)}.",
                     )
             for model, value in [*((model, value) for model in own for value in of_all), *pairs]:

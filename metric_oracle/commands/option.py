@@ -10,8 +10,8 @@ import typer
 
 from metric_oracle.base.arguments import check_path
 from metric_oracle.base.declared import OUTPUT, Declaration, alternatives
-from metric_oracle.base.errors import TOOLS, InputError
-from metric_oracle.metrics import ALIASES, METRICS, find_metric, get_metric
+from metric_oracle.base.errors import TOOLS, InputError, shown
+from metric_oracle.metrics import ALIASES, METRICS, get_metric
 from metric_oracle.records import COMPOSITE
 
 # The forms of reports on the command line.
@@ -107,7 +107,7 @@ class Option(NamedTuple):
             return values
         twice = [name for name, of_name in values.items() if is_file and len(of_name) > 1]
         if twice:
-            raise InputError(f"two files have the name {twice[0]!r}.", "Write NAME=FILE with another name.")
+            raise InputError(f"two files have the name {shown(twice[0])}.", "Write NAME=FILE with another name.")
         return dict(pairs)
 
 
@@ -156,8 +156,6 @@ def one_metric(metrics: Sequence[str]) -> str:
     """
     names = split_names(metrics)
     for part in [part for name in names for part in name.split("+")]:
-        if part != COMPOSITE and find_metric(part) is None and not re.fullmatch(r"[\w:.-]{1,40}", part):
-            raise InputError("metric", "must be a name that oracle metrics lists", "another text", "Choose one.")
         if part != COMPOSITE:
             get_metric(part)
     if len(names) != 1:
@@ -179,12 +177,12 @@ def named(
             raise InputError(
                 argument,
                 f"must be {form}",
-                repr(text),
+                shown(text),
                 "Write both parts, and quote the argument if it contains spaces.",
             )
         if not repeatable and name in dict(pairs):
             raise InputError(
-                argument, "must have each name once", f"{name!r} twice", "Leave one out, or give it another name."
+                argument, "must have each name once", f"{shown(name)} twice", "Leave one out, or give it another name."
             )
         if "FILE" in form:
             check_path(argument, value)
@@ -202,7 +200,7 @@ def named_files(texts: Sequence[str], argument: str) -> list[tuple[str, str]]:
         name, mark, path = text.partition("=")
         name, path = (name, path) if mark and not Path(text).exists() else (Path(text).stem, text)
         if not name or not path:
-            raise InputError(argument, "must be FILE or NAME=FILE", repr(text), "Write both parts.")
+            raise InputError(argument, "must be FILE or NAME=FILE", shown(text), "Write both parts.")
         pairs.append((name, path))
     return pairs
 

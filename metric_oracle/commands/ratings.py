@@ -10,7 +10,7 @@ from annotated_doc import Doc
 
 from metric_oracle.base.choices import TABLES
 from metric_oracle.base.declared import OUTPUT, ROWS, Flag
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.options import FORMATS
 from metric_oracle.commands.output import Destination, deliver_finding, note
@@ -94,7 +94,7 @@ def compare_metrics(
     for argument, given in (("scores", scores), ("samples", samples)):
         for name in given or ():
             if name not in sets:
-                raise InputError(argument, f"must name a set of {', '.join(sets)}", repr(name), "Add NAME=RATINGS.")
+                raise InputError(argument, f"must name a set of {shown(*sets)}", shown(name), "Add NAME=RATINGS.")
     of_sets = {
         name: RatedFiles(file, (scores or {}).get(name, ()), (samples or {}).get(name)) for name, file in sets.items()
     }

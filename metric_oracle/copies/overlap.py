@@ -14,7 +14,7 @@ from annotated_doc import Doc
 
 from metric_oracle.base import choices
 from metric_oracle.base.declared import READING, Flag
-from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.files import without_nan
 from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.copies.measure import (
@@ -29,7 +29,7 @@ from metric_oracle.copies.measure import (
 )
 from metric_oracle.corpora.joining import check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import shown_names, together
+from metric_oracle.corpora.tables import together
 from metric_oracle.findings.cells import ALIKE, Record, over
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
@@ -424,15 +424,17 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
             if names is not None and names[0] == human.ids_from.name:
                 reports = side.with_ids(names[1]).read(predictions=True, default_section=section_of(index))
             tell = side.models.get("tell")
-            check_joined(human.ids_from, reports.ids_from, partial(say, tell=tell), ("references", f"set {name!r}"))
+            check_joined(
+                human.ids_from, reports.ids_from, partial(say, tell=tell), ("references", f"set {shown(name)}")
+            )
         _say(reports, side)
         if references is not None:
             place = {study: row for row, study in enumerate(reports.ids)}
             lacking = [study for study in read[HUMAN].ids if study not in place]
             if lacking:
                 raise InputError(
-                    f"set {name!r} has no report for {len(lacking):,} of {len(read[HUMAN].ids):,} references "
-                    f"({shown_names(lacking[:3])}).",
+                    f"set {shown(name)} has no report for {len(lacking):,} of {len(read[HUMAN].ids):,} references "
+                    f"({shown(*lacking[:3])}).",
                     "Add them, or leave these studies out of the references.",
                 )
             rows = [place[study] for study in read[HUMAN].ids]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import (
     AS_LIST,
+    NO_ROW_STEP,
     Table,
     are_places,
     cells_of,
@@ -36,6 +37,8 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
     type_name = f"{type(data).__module__.partition('.')[0]}.{type(data).__qualname__}".removeprefix("builtins.")
     where = f"the {type_name} in memory"
     if isinstance(data, Mapping):
+        if not data:
+            raise InputError(f"there is no row in {where}.", NO_ROW_STEP)
         table = table_of_objects(where, type_name, dict(data))
         if table is not None:
             return table, None

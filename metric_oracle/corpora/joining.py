@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from metric_oracle.base.errors import InputError, if_taken, option
+from metric_oracle.base.errors import InputError, if_taken, option, shown
 from metric_oracle.corpora.tables import Table
 from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, bare_name
 
@@ -21,7 +21,7 @@ class IdSource(NamedTuple):
     @property
     def described(self) -> str:
         """The source for a message."""
-        return "no ids" if self.by == "place" else f"ids in {self.name!r}" if self.name else "ids"
+        return "no ids" if self.by == "place" else f"ids in {shown(self.name)}" if self.name else "ids"
 
 
 UNKNOWN, PLACE = IdSource(), IdSource("place", "place")
@@ -79,7 +79,7 @@ def check_joined(
         raise InputError(
             f"{names[0]} and {names[1]}",
             "must have ids of one kind",
-            f"{kinds[0]} in {one.name!r} and {kinds[1]} in {other.name!r}",
+            f"{kinds[0]} in {shown(one.name)} and {kinds[1]} in {shown(other.name)}",
             f"Name the columns whose values are the same: {option('id_column', 'NAME')}"
             f"{if_taken('metadata', of_images)}.",
         )

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from metric_oracle.base.errors import InputError
-from metric_oracle.corpora.tables import shown_names, written
+from metric_oracle.base.errors import InputError, shown
+from metric_oracle.corpora.tables import written
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,14 +20,14 @@ def check_kept(names: object) -> tuple[str, ...]:
     """
     listed = names.split(",") if isinstance(names, str) else names
     if not isinstance(listed, Iterable) or not all(isinstance(name, str) and name.strip() for name in listed):
-        raise InputError("keep", "must be names of columns", repr(names), 'Name them, such as "subject_id".')
+        raise InputError("keep", "must be names of columns", shown(names), 'Name them, such as "subject_id".')
     kept = tuple(dict.fromkeys(name.strip() for name in listed))
     reserved = [name for name in kept if name in (*RESERVED, *_OWN)]
     if reserved:
         raise InputError(
             "keep",
             f"must be other columns than {', '.join((*RESERVED, *_OWN))}",
-            repr(reserved[0]),
+            shown(reserved[0]),
             "Rename the column.",
         )
     return kept
@@ -50,7 +50,7 @@ def values_of_ids(name: str, ids: Sequence[str], values: Sequence[str], where: o
     for study, value in zip(ids, values, strict=True):
         if value_of_id.setdefault(study, value) != value:
             raise InputError(
-                f"{where} has an id with several values of {name!r}: {shown_names([study])}.",
+                f"{where} has an id with several values of {shown(name)}: {shown(study)}.",
                 "Keep one value for each id, or another column.",
             )
     return value_of_id

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.corpora.arrays import as_array
 from metric_oracle.corpora.joining import UNKNOWN, IdSource, check_joined, shared_column, source_of_ids
 from metric_oracle.corpora.tables import (
@@ -18,7 +18,6 @@ from metric_oracle.corpora.tables import (
     columns_error,
     numbers_of,
     read_table,
-    shown_names,
     written,
 )
 from metric_oracle.corpora.usual_names import IDS, bare_name
@@ -101,12 +100,12 @@ def labels_of_table(table: Table, *, id_column: str | None = None) -> Labels:
         class_of = _CLASS_OF_INDEX if is_index else _CLASS_OF_VALUE
         if LABELS[place] == "No Finding":
             class_of = _NO_FINDING_CLASS
-        values[:, place] = _classes(column, class_of, f"column {names[place]!r}", path, may_miss=not is_index)
+        values[:, place] = _classes(column, class_of, f"column {shown(names[place])}", path, may_miss=not is_index)
 
     id_cells = table.id_cells(id_column)
     if id_cells is None:
         return Labels(None, values)
-    where = f"{id_cells.name!r} in {path}"
+    where = f"{shown(id_cells.name)} in {path}"
     ids = canonical_ids(id_cells, where)
     if id_cells.name == "path_to_image":
         studies, rows = chexpert_studies(ids, where)
@@ -127,7 +126,8 @@ def _spelled(table: Table) -> list[str | None]:
     for label, names in zip(LABELS, found, strict=True):
         if len(names) > 1 and label not in names:
             raise InputError(
-                f"{table.path} has several columns of the label {label}: {shown_names(names)}.", "Keep one of them."
+                f"{table.path} has several columns of the label {label}: {shown(*map(str, names))}.",
+                "Keep one of them.",
             )
     return [
         label if label in names else names[0] if names else None for label, names in zip(LABELS, found, strict=True)
@@ -222,7 +222,7 @@ def label_table_of(
         labels = labels_of_table(table, id_column=id_column)
         ids, names, values = labels.ids, list(LABELS), labels.values
     else:
-        ids = None if id_cells is None else canonical_ids(id_cells, f"{id_cells.name!r} in {path}")
+        ids = None if id_cells is None else canonical_ids(id_cells, f"{shown(id_cells.name)} in {path}")
         names = [
             name
             for name in table.names
@@ -233,7 +233,7 @@ def label_table_of(
         columns = [table.column(name) for name in names]
         values = np.array(
             [
-                _classes(cells, _CLASS_OF_VALUE, f"label column {place} ({shown_names([name])})", path, may_miss=True)
+                _classes(cells, _CLASS_OF_VALUE, f"label column {place} ({shown(name)})", path, may_miss=True)
                 for place, (name, cells) in enumerate(zip(names, columns, strict=True), start=1)
             ],
             np.uint8,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.corpora.joining import UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.tables import (
     Table,
@@ -21,7 +21,6 @@ from metric_oracle.corpora.tables import (
     file_ending,
     no_text,
     read_table,
-    shown_names,
     table_kind,
 )
 from metric_oracle.corpora.text_files import checked_separator, csv_body, read_text, usual_quotes
@@ -80,7 +79,9 @@ def read_rows(
     ending = file_ending(path)
     if ending in _LINES:
         _check_no_columns(path, id_column, text_column)
-        check_left_out({"separator": separator}, "for text with one report per line", got=f"{separator!r} for {path}")
+        check_left_out(
+            {"separator": separator}, "for text with one report per line", got=f"{shown(separator)} for {path}"
+        )
         return _read_lines(path, encoding)
     if ending == ".csv":
         table_kind(path, encoding=encoding, separator=separator)
@@ -93,7 +94,10 @@ def read_rows(
             _check_no_columns(path, id_column, None if is_header else text_column)
             what = f"CSV with the column {column[0].strip()} alone" if is_header else NO_HEADER
             section = section_of_column(column[0].strip()) if is_header else None
-            return Rows(", ".join(filter(None, [what, note])), list(column[is_header:]), None, section)
+            cells = [cell for cell in column[is_header:] if not (is_header and cell.strip() == column[0].strip())]
+            n = len(column) - is_header - len(cells)
+            again = f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header" if n else ""
+            return Rows(", ".join(filter(None, [what, note, again])), list(cells), None, section)
     return rows_of_table(read_table(path, encoding=encoding, separator=separator), id_column, text_column)
 
 
@@ -116,7 +120,7 @@ def _check_no_columns(path: Path, id_column: str | None, text_column: str | None
         raise InputError(
             f"{option('id_column')} and {option('text_column')}",
             "must be left out where the predictions have no such columns",
-            f"{shown_names([id_column or '', text_column or ''])} for {path}",
+            f"{shown(*filter(None, (id_column, text_column)))} for {path}",
             "Leave them out.",
         )
 
@@ -190,9 +194,9 @@ def generated_name(table: Table, what: str, id_column: str | None) -> str:
     names = names or ([] if id_cells is None else table.only_other(id_cells.name))
     if len(names) == 1:
         return names[0]
-    shown = f"; candidates are {shown_names(names)}" if names else ""
+    candidates = f"; candidates are {shown(*names)}" if names else ""
     options = [option(f"{kind}_column", "NAME") for kind in ["id"] * (id_cells is None) + ["text"]]
-    raise no_text(table, f"has no column that is clearly {what}{shown}", options)
+    raise no_text(table, f"has no column that is clearly {what}{candidates}", options)
 
 
 def _keys(table: Table, id_column: str | None = None) -> Keys | None:
@@ -202,14 +206,14 @@ def _keys(table: Table, id_column: str | None = None) -> Keys | None:
     if id_cells is None:
         return None
     name = id_cells.name
-    ids = canonical_ids(id_cells, f"{name!r} in {table.path}")
+    ids = canonical_ids(id_cells, f"{shown(name)} in {table.path}")
     if name == "path_to_image":
-        return Keys(chexpert_studies(ids, f"{name!r} in {table.path}")[0], ids, name)
+        return Keys(chexpert_studies(ids, f"{shown(name)} in {table.path}")[0], ids, name)
     if name == image_name:
         return Keys(None, ids, name)
     images = None
     if image_name is not None:
-        images = canonical_ids(table.column(image_name), f"{image_name!r} in {table.path}")
+        images = canonical_ids(table.column(image_name), f"{shown(image_name)} in {table.path}")
     elif table.keys is not None and table.has_named_keys and name != table.keys.name:  # an object of image -> record
         images = canonical_ids(table.keys, f"the keys of {table.path}")
     return Keys(ids, images, name)
@@ -236,7 +240,7 @@ def read_keys(path: Path, split: str) -> Keys:
     rows = [row for row, name in enumerate(splits) if name in split.split("+")]
     if not rows:
         raise InputError(
-            f"{path} has no row of split {split!r} in its column split: {shown_names(sorted(map(str, set(splits))))}.",
+            f"{path} has no row of split {shown(split)} in its column split: {shown(*sorted(map(str, set(splits))))}.",
             f"Name another with {option('split')}.",
         )
     studies, images = ([column[row] for row in rows] if column else None for column in (keys.studies, keys.images))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.errors import InputError, of_predictions, option
+from metric_oracle.base.errors import InputError, of_predictions, option, shown
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, IdSource
 from metric_oracle.corpora.prediction_files import NO_HEADER, Keys, Rows, read_keys, read_rows, rows_of_table
@@ -19,7 +19,6 @@ from metric_oracle.corpora.tables import (
     columns_error,
     existing_file,
     read_table,
-    shown_names,
     single_texts,
 )
 from metric_oracle.corpora.texts import checked_texts, is_missing
@@ -185,7 +184,7 @@ def _text_of_chosen_image(
     unknown = [image for image in keys.images if image not in study_of]
     if unknown:
         raise InputError(
-            f"{metadata} lacks {len(unknown)} images of the predictions: {shown_names(unknown[:3])}.",
+            f"{metadata} lacks {len(unknown)} images of the predictions: {shown(*unknown[:3])}.",
             "Pass the metadata of this data set.",
         )
     text_of: dict[str, str | None] = {}
@@ -194,7 +193,7 @@ def _text_of_chosen_image(
         study = study_of[image]
         if (keys.studies is not None and keys.studies[row] != study) or text_of.setdefault(image, text) != text:
             raise InputError(
-                f"{path} has image {shown_names([image])} with two texts, or in another study than the metadata.",
+                f"{path} has image {shown(image)} with two texts, or in another study than the metadata.",
                 "Repair the file.",
             )
         images_of.setdefault(study, []).append(image)

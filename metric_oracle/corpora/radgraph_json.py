@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.base.errors import InputError
-from metric_oracle.corpora.tables import canonical_ids, check_unique, existing_file, shown_names
+from metric_oracle.base.errors import InputError, shown
+from metric_oracle.corpora.tables import canonical_ids, check_unique, existing_file
 from metric_oracle.corpora.text_files import read_text, text_pieces
 
 _SCHEMAS = {
@@ -165,7 +165,7 @@ def graph_table(pairs: Iterable[tuple[str, Any]], path: str | Path, annotator: s
             raise InputError(
                 "each graph",
                 "must have entities with tokens, label and relations",
-                f"another form for {shown_names([key])} in {path}",
+                f"another form for {shown(key)} in {path}",
                 "Pass a RadGraph file.",
             ) from None
         keys.append(key)
@@ -387,11 +387,11 @@ def _of_annotator(graph: dict[str, Any], annotator: str | None, key: str, path: 
         return graph[annotator]
     if not names and annotator is None:
         raise KeyError
-    listed = shown_names(names) or "no annotator level"
+    listed = shown(*names) or "no annotator level"
     raise InputError(
         "annotator",
         "must be one of those in the file",
-        f"{annotator!r} where {shown_names([key])} in {path} has {listed}",
+        f"{shown(annotator)} where {shown(key)} in {path} has {listed}",
         "Pass one of these, or leave annotator out if the graphs of a report are not listed by annotator.",
     )
 

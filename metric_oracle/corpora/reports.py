@@ -10,7 +10,7 @@ import numpy as np
 
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_declared, check_left_out
-from metric_oracle.base.errors import InputError, if_taken, option
+from metric_oracle.base.errors import InputError, if_taken, option, shown
 from metric_oracle.base.shown import html_table
 from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
@@ -21,6 +21,7 @@ from metric_oracle.corpora.sections import by_headings, extract_mit, extract_yu2
 from metric_oracle.corpora.splits import ids_of_split
 from metric_oracle.corpora.tables import (
     ENDINGS,
+    NO_ROW_STEP,
     Table,
     canonical_ids,
     check_unique,
@@ -29,7 +30,6 @@ from metric_oracle.corpora.tables import (
     existing_file,
     no_text,
     read_table,
-    shown_names,
     single_texts,
     written,
 )
@@ -303,7 +303,7 @@ def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequ
             raise InputError(
                 "section",
                 'must be "impression" for profile yu2023',
-                repr(read.section),
+                shown(read.section),
                 f"Use {option('profile', 'mit')}.",
             )
         source = _mimic_source(path, read.profile, read.section or USUAL)
@@ -410,7 +410,7 @@ def with_kept(reports: Reports, names: str | Sequence[str]) -> Reports:
         if name not in reports.columns:
             held = ", ".join(reports.columns) or "none"
             raise InputError(
-                f"the reports, which were read before, have no column {name!r}.",
+                f"the reports, which were read before, have no column {shown(name)}.",
                 f"Read or build them again with {option('keep', name)}; they have {held}.",
             )
     return replace(reports, columns={name: reports.columns[name] for name in wanted}) if wanted else reports
@@ -451,6 +451,8 @@ def sort_out(
             kept_ids.append(study)
             kept_texts.append(text)
     counts |= {state: len(studies) for state, studies in states.items()} | {"kept": len(kept_ids)}
+    if not counts["rows"]:
+        raise InputError(f"there is no row in {path}.", NO_ROW_STEP)
     if not kept_ids:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         step = "section and split" if isinstance(path, Path) else "the texts"
@@ -515,7 +517,7 @@ def table_source(
             )
         options = [option(f"{kind}_column", "NAME") for kind in ["id"] + ["text"] * (not names)]
         raise columns_error(table, "has no column with a usual id name", options)
-    where = f"{id_name!r} in {path}"
+    where = f"{shown(id_name)} in {path}"
     ids = canonical_ids(id_cells, where)
     first_images = None
     if id_name == "path_to_image":
@@ -567,8 +569,8 @@ def _text_names(
     if len(names) != 1 or of_column not in (None, section or of_column):
         if not names and not id_name:
             return [], None
-        shown = f"; candidates are {shown_names(names)}" if names else ""
-        problem = f"has no column that is clearly the {section or USUAL}{shown}"
+        candidates = f"; candidates are {shown(*names)}" if names else ""
+        problem = f"has no column that is clearly the {section or USUAL}{candidates}"
         options = [option("text_column", "NAME")]
         if names:
             options[0] += f" or {option('section')}"
@@ -591,7 +593,7 @@ def one_text_each(
         if first.setdefault(study, text) != text:
             differing[study] = None
     if differing:
-        named = shown_names(list(differing)[:3])
+        named = shown(*list(differing)[:3])
         raise InputError(f"{path} has {len(differing)} ids with several texts: {named}.", step)
     return first
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.shown import OneLine
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
@@ -28,7 +28,6 @@ from metric_oracle.corpora.tables import (
     numbers_of,
     read_table,
     series_of,
-    shown_names,
 )
 from metric_oracle.corpora.texts import count_marks, is_missing, remarks
 from metric_oracle.corpora.usual_names import section_of_column
@@ -236,7 +235,7 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
     id_cells = table.id_cells(read.id_column, is_optional=True)
     if id_cells is None:
         raise columns_error(table, "has no column with a usual id name", [option("id_column", "NAME")])
-    ids = canonical_ids(id_cells, f"{id_cells.name!r} in {table.path}")
+    ids = canonical_ids(id_cells, f"{shown(id_cells.name)} in {table.path}")
     cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
     of_column = section_of_column(name)
     by_column = of_column, "column" if of_column else ""
@@ -293,14 +292,14 @@ def _of_lists(
     for row, study in enumerate(ids):
         if first.setdefault(study, row) != row:
             raise InputError(
-                f"{table.place_of(row)} has id {shown_names([study])} again, after {table.place_of(first[study])}.",
+                f"{table.place_of(row)} has id {shown(study)} again, after {table.place_of(first[study])}.",
                 "Keep one row for each study.",
             )
     texts = []
     for row, group in enumerate(groups):
         if not isinstance(group, list | tuple) or not group:
             raise InputError(
-                f"{table.place_of(row)} has no candidates for id {shown_names([ids[row]])}.",
+                f"{table.place_of(row)} has no candidates for id {shown(ids[row])}.",
                 "Each study needs at least one; leave the study out.",
             )
         texts.append(_checked(group, [table.place_of(row)] * len(group)))
@@ -331,7 +330,7 @@ def _of_rows(
         for row, key in enumerate(zip(ids, labels, strict=True)):
             if first.setdefault(key, row) != row:
                 raise InputError(
-                    f"{places[row]} has sample {shown_names([key[1]])} of id {shown_names([key[0]])} again, after "
+                    f"{places[row]} has sample {shown(key[1])} of id {shown(key[0])} again, after "
                     f"{places[first[key]]}.",
                     "Keep one row for each sample.",
                 )
@@ -405,13 +404,13 @@ def _lists_of_numbers(table: Table, name: str, texts: list[list[str]]) -> list[l
         if not isinstance(cell, list | tuple) or len(cell) != len(group):
             got = f"{len(cell)} numbers" if isinstance(cell, list | tuple) else "no list"
             raise InputError(
-                f"{table.place_of(row)} has {len(group)} candidates, and {got} in column {shown_names([name])}.",
+                f"{table.place_of(row)} has {len(group)} candidates, and {got} in column {shown(name)}.",
                 "Write one number for each candidate.",
             )
         numbers = numbers_of(series_of(name, cell))
         if numbers.null_count() or numbers.is_infinite().any():
             raise InputError(
-                f"{table.place_of(row)} has no finite number in column {shown_names([name])}.",
+                f"{table.place_of(row)} has no finite number in column {shown(name)}.",
                 "Complete the column, or leave it out.",
             )
         lists.append(numbers.to_list())

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
     existing_file,
     ids_hint,
     read_table,
-    shown_names,
     written,
 )
 from metric_oracle.corpora.usual_names import OTHER_IDS, STUDY_IDS, matching
@@ -41,15 +40,15 @@ def ids_of_split(
     splits = pl.DataFrame({"id": ids, "split": split_of.fill_null("None")}).unique(maintain_order=True)
     ambiguous = splits.filter(pl.col("id").is_duplicated())["id"].to_list()
     if ambiguous:
-        raise InputError(f"{path} has two splits for study {shown_names(ambiguous[:1])}.", "Repair the file.")
+        raise InputError(f"{path} has two splits for study {shown(*ambiguous[:1])}.", "Repair the file.")
     known = splits["split"].unique().sort().to_list()
     wanted = split.split("+")
     for name in wanted:
         if name not in known:
             raise InputError(
                 "split",
-                f"must be one of {shown_names(known)}",
-                f"{name!r} for {path}",
+                f"must be one of {shown(*known)}",
+                f"{shown(name)} for {path}",
                 "Name one of these, or several joined with +.",
             )
     return set(splits.filter(pl.col("split").is_in(wanted))["id"])
@@ -64,7 +63,7 @@ def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
     n_best = 0
     seen: set[str] = set()
     for name in matching(table.names, STUDY_IDS | OTHER_IDS):
-        ids = canonical_ids(table.column(name), f"{name!r} in {table.path}")
+        ids = canonical_ids(table.column(name), f"{shown(name)} in {table.path}")
         seen |= set(ids)
         n_found = len(report_ids.intersection(ids))
         if n_found > n_best:

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.sealed import record_of
 from metric_oracle.corpora.kept import check_kept, values_of_ids
 from metric_oracle.corpora.read import DEFAULT, Read
@@ -22,7 +22,6 @@ from metric_oracle.corpora.tables import (
     of_arrow,
     read_csv,
     read_json_lines,
-    shown_names,
     table_kind,
     whole_parquet,
 )
@@ -101,6 +100,8 @@ def stream_reports(
         return with_columns(made, columns)
 
     for table in _pieces(path, read):
+        if not table.names:  # lines without content
+            continue
         source = table_source(table, read.section, read.id_column, read.text_column, names)
         for name in names:
             # Of the ids of the last piece, whose reports may go on in this one.
@@ -119,7 +120,7 @@ def stream_reports(
             if study in earlier:
                 if earlier[study] != text:
                     raise InputError(
-                        f"{path} has one id with several texts: {shown_names([study])}.", "Keep one row for each id."
+                        f"{path} has one id with several texts: {shown(study)}.", "Keep one row for each id."
                     )
                 n_rows += 1
                 continue

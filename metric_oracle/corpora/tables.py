@@ -23,7 +23,7 @@ import pyarrow.csv
 
 from metric_oracle.base import sealed
 from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.errors import InputError, as_called, if_taken, option
+from metric_oracle.base.errors import InputError, as_called, described, if_taken, option, shown
 from metric_oracle.corpora.text_files import (
     checked_separator,
     csv_body,
@@ -72,10 +72,10 @@ _NEARLY_NUMBERS = (
 )
 _NUMBER_STEP = "Write 0.25 for 0,25 or 25%, and empty the cells without a number."
 _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
-_SHOWABLE = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+|Report (?:Impression|Generated)")
+_CODE_OR_WORD = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+")
 _CODE = r"^[\w./:+-]{3,120}$"  # with a digit: an id of any form; "1", "-1" and "12" may as well be labels or counts
-_NAME_WITH_BLANKS = re.compile(r"(?=.{1,60}$)[\w(][\w()/#%&+:-]*(?: [\w()/#%&+:-]+){0,4}")
 _SURE_NAMES = IDS | TEXTS | {"subject_id", "split"}
+NO_ROW_STEP = "Check what wrote or filtered it."  # for a table without rows
 _OBJECT_KEY = "object key"  # what the keys of an object are called
 AS_LIST = ("to_pylist", "to_list", "tolist")  # methods of columns that return their cells
 _SHOWN_NAMES = 12  # of a header, at most
@@ -102,6 +102,57 @@ class Table:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", [str(name).strip() for name in self.names])
+        is_header = self._are_headers()
+        if is_header is not None:
+            self._leave_out(is_header)
+
+    def _are_headers(self) -> "pl.Series | None":
+        """Return which rows repeat the header, as in files put together with theirs; None if none does.
+
+        Raise InputError for a row that has the names of the columns in another order.
+        """
+        import polars as pl
+
+        names = [name for name in self.names if name]
+        is_text = all(
+            isinstance(column, pl.Series) and column.dtype in (pl.String, pl.Object) for column in self.columns
+        )
+        if len(names) < 2 or not is_text or not any(bare_name(name) in _SURE_NAMES for name in names):
+            return None
+        first = next(number for number, name in enumerate(self.names) if name)
+        same: pl.Series | None = None
+        for number in (first, *range(len(self.names))):
+            cells = self.columns[number]
+            if cells.dtype != pl.String:
+                known_names = {*self.names}
+                named = [cell if isinstance(cell, str) and cell.strip() in known_names else None for cell in cells]
+                cells = pl.Series(named, dtype=pl.String)
+            cells = cells.fill_null("").str.strip_chars(_BLANKS)
+            if same is None:  # most tables are done here
+                known = cells.is_in(self.names) & (cells != "")
+                if not known.any():
+                    return None
+            equal = cells == self.names[number]
+            same = equal if same is None else same & equal
+            known &= cells.is_in(self.names)
+        other = (known & ~same).arg_max() or 0
+        if (known & ~same)[other]:
+            raise InputError(
+                f"{self.path} has the names of the columns again in row {other + 1}, in another order.",
+                "Put the parts together by the names of their columns.",
+            )
+        return same if same.any() else None
+
+    def _leave_out(self, is_header: "pl.Series") -> None:
+        """Leave out the rows that repeat the header, and say so in the note."""
+        n, keep = is_header.sum(), ~is_header
+        note = f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header"
+        object.__setattr__(self, "note", ", ".join(filter(None, [self.note, note])))
+        object.__setattr__(self, "columns", [column.filter(keep) for column in self.columns])
+        if self.keys is not None:
+            object.__setattr__(self, "keys", self.keys.filter(keep))
+        if self.lines is not None:
+            object.__setattr__(self, "lines", [line for line, kept in zip(self.lines, keep, strict=True) if kept])
 
     @property
     def n_rows(self) -> int:
@@ -118,7 +169,7 @@ class Table:
         matches = [name] if isinstance(name, int) else [n for n, other in enumerate(self.names) if other == name]
         if len(matches) != 1:
             problem = "has several columns" if matches else "has no column"
-            raise InputError(f"{self.path} {problem} {name!r}.", f"Columns: {self.header}.")
+            raise InputError(f"{self.path} {problem} {shown(name)}.", f"Columns: {self.header}.")
         cells, called = self.columns[matches[0]], self.names[matches[0]]
         if isinstance(cells, pa.ChunkedArray):
             kind = cells.type
@@ -126,7 +177,7 @@ class Table:
                 cells = series_of(called, cells.to_pylist())
             except (pa.ArrowException, OverflowError, ValueError, LookupError):  # LookupError: unknown time zones
                 raise InputError(
-                    f"column {shown_names([called])} of {self.path} has values out of range of {kind}.",
+                    f"column {shown(called)} of {self.path} has values out of range of {kind}.",
                     "Convert the column to text.",
                 ) from None
         if cells.dtype == pl.Object and not is_text:
@@ -139,18 +190,27 @@ class Table:
 
     @property
     def header(self) -> str:
-        """The names of the columns for a message, without those that may be report text (see `shown_names`).
-
-        A table without header has a report among its names. It is recognised by its ids, which have digits.
-        """
+        """The names of the columns for a message; of a file without header, a report among them is described."""
         names = [name for name in self.names if name]
-        is_header = any(bare_name(name) in _SURE_NAMES for name in names) or (
-            len(names) > 1 and not any(character.isdigit() for name in names for character in name)
+        if self._lacks_header:
+            listed = [shown(name) if _CODE_OR_WORD.fullmatch(name) else described(name) for name in names]
+        else:
+            listed = [shown(name) for name in names]
+        more = f", and {len(listed) - _SHOWN_NAMES:,} more" if len(listed) > _SHOWN_NAMES else ""
+        return ", ".join(listed[:_SHOWN_NAMES]) + more
+
+    @property
+    def _lacks_header(self) -> bool:
+        """Return whether the names may be cells: a single one, an id like those below it, a text that is there again.
+
+        A usual name of a column decides.
+        """
+        if self.kind not in (*SEPARATED, "Excel") or any(bare_name(name) in _SURE_NAMES for name in self.names):
+            return False
+        return len(self.names) == 1 or any(
+            re.search(r"\d{5}", name) or _is_cell(name, list(map(str, cells)))
+            for name, cells in zip(self.names, self.columns, strict=True)
         )
-        is_shown = _NAME_WITH_BLANKS.fullmatch if is_header else _SHOWABLE.fullmatch
-        shown = [repr(name) if is_shown(name) or _SHOWABLE.fullmatch(name) else "(withheld)" for name in names]
-        more = f", and {len(shown) - _SHOWN_NAMES:,} more" if len(shown) > _SHOWN_NAMES else ""
-        return ", ".join(shown[:_SHOWN_NAMES]) + more
 
     @property
     def image_name(self) -> str | None:
@@ -170,7 +230,7 @@ class Table:
         heads = [self.column(number, is_text=True)[:100] for number in range(len(self.names))]
         return any(
             not any(is_missing(cell) or isinstance(cell, float) for cell in cells)
-            and all(_SHOWABLE.fullmatch(str(cell).strip()) for cell in cells)
+            and all(_CODE_OR_WORD.fullmatch(str(cell).strip()) for cell in cells)
             for cells in heads
         )
 
@@ -191,12 +251,12 @@ class Table:
         if own is None and self._may_be_numbered:
             other = next(self._names_of_codes(), None)
         elif own is not None and self.has_named_keys:
-            ids = canonical_ids(own, f"{own.name!r} in {self.path}")
+            ids = canonical_ids(own, f"{shown(own.name)} in {self.path}")
             is_weak = own.name == self.image_name or (are_places(ids) and len(ids) > 1)
             other = own.name if is_weak and ids != canonical_ids(keys, f"the keys of {self.path}") else None
         if other is not None:
             raise InputError(
-                f"{self.path} has ids in {keys.name!r} and in {shown_names([other])}, which differ, and either may be "
+                f"{self.path} has ids in {shown(keys.name)} and in {shown(other)}, which differ, and either may be "
                 "those of the studies.",
                 f"Pass one of these names: {option('id_column', 'NAME')}." if is_optional else "Leave one of them out.",
             )
@@ -235,7 +295,7 @@ class Table:
         studies = [name for name in studies if name != image_name or len(studies) == 1]
         for names in (studies, matching(self.names, IMAGE_IDS)):
             if len(names) > 1:
-                problem = f"has several columns that can hold the ids: {shown_names(names)}"
+                problem = f"has several columns that can hold the ids: {shown(*names)}"
                 raise columns_error(self, problem, [option("id_column", "NAME")] if is_optional else [])
             if names:
                 return self.column(names[0])
@@ -264,7 +324,7 @@ class Table:
             return None
         row = is_other.arg_max() or 0
         raise InputError(
-            f"column {shown_names([name])}",
+            f"column {shown(name)}",
             "must hold numbers such as 0.25, and nothing where there is none",
             f"{_kind_of_number(texts[row]) or 'text'} in {self.place_of(row)}",
             _NUMBER_STEP,
@@ -278,7 +338,7 @@ class Table:
             row = int(is_bad.argmax())
             kind = _kind_of_number(written(self.column(name))[row] or "")
             raise InputError(
-                f"column {shown_names([name])}",
+                f"column {shown(name)}",
                 "must hold a finite number in every row",
                 f"{kind or 'none'} in {self.place_of(row)}",
                 _NUMBER_STEP if kind else "Complete the column, or leave the row out.",
@@ -295,12 +355,13 @@ class Table:
         cells = self.column(name, is_text=True)
         if cells.dtype == pl.String:
             return (cells if rows is None else cells.gather([*rows])).to_list()
-        texts = single_texts(cells.to_list(), f"column {shown_names([name])} of {self.path}")
+        texts = single_texts(cells.to_list(), f"column {shown(name)} of {self.path}")
         rows = range(len(texts)) if rows is None else rows
         for row in rows:
             if not isinstance(texts[row], str) and not is_missing(texts[row]):
                 raise InputError(
-                    f"column {name!r} of {self.path} has {type(texts[row]).__name__} instead of text in row {row + 1}.",
+                    f"column {shown(name)} of {self.path} has {type(texts[row]).__name__} instead of text in row "
+                    f"{row + 1}.",
                     f"Pass {option('text_column', 'NAME')}.",
                 )
         return [texts[row] if isinstance(texts[row], str) else None for row in rows]
@@ -353,7 +414,7 @@ def written(cells: "pl.Series") -> "pl.Series":
             cells = pl.Series(cells.name, texts, pl.String)
         except UnicodeEncodeError:
             raise InputError(
-                f"column {shown_names([cells.name])}", "must be valid Unicode", "half of a surrogate pair", "Repair it."
+                f"column {shown(cells.name)}", "must be valid Unicode", "half of a surrogate pair", "Repair it."
             ) from None
     text = cells.cast(pl.String).str.strip_chars(_BLANKS)
     return text.set(text.is_in(list(MISSING_WORDS)), None)
@@ -422,17 +483,17 @@ def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[An
     return results
 
 
+def _is_cell(name: str, cells: Sequence[str]) -> bool:
+    """Return whether what stands as the name of a column is one of its cells: a text again, or a code of their form."""
+    if not any(character.isdigit() for character in name):
+        return " " in name and name in cells
+    form = re.sub(r"\d+", "0", name)
+    return any(re.sub(r"\d+", "0", cell) == form for cell in cells[:100])
+
+
 def are_places(keys: Iterable[Any]) -> bool:
     """Return whether keys are 0, 1, ..., n - 1, as numbers or as text: the places of rows, which are no ids."""
     return all(str(key) == str(place) for place, key in enumerate(keys))
-
-
-def shown_names(names: Iterable[str]) -> str:
-    """Return column names or ids in quotes, joined with commas, for a message; "" is left out.
-
-    One that may be report text, as in a file without header, is withheld.
-    """
-    return ", ".join(repr(name) if _SHOWABLE.fullmatch(name) else "(withheld)" for name in names if name)
 
 
 def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
@@ -474,8 +535,9 @@ def _kind_of_number(text: str) -> str:
 def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: bool = True) -> list[str]:
     """Return id cells as stripped strings; raise InputError if a row has none. `where` is for the message.
 
-    With `mimic`, MIMIC study ids lose prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`). In a
-    column of numbers only, a trailing `.0` goes too.
+    With `mimic`, for ids of studies, InputError is raised for sentences, which are reports, and MIMIC study ids lose
+    prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`). In a column of numbers only, a trailing
+    `.0` goes too.
     """
     import polars as pl
 
@@ -483,13 +545,19 @@ def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: b
     ids = written(cells)
     is_id = ids.is_not_null() & (ids != "")
     if not (cells.dtype == pl.String or cells.dtype.is_numeric()):
-        is_id &= pl.Series([not isinstance(cell, (bool, list, dict, tuple)) for cell in cells])
+        is_id &= pl.Series([not isinstance(cell, (bool, list, dict, tuple)) for cell in cells], dtype=pl.Boolean)
     if not is_id.all():
         row = is_id.arg_min()
         raise InputError(
             f"there is no id in row {(row or 0) + 1} of {where}.", "Each row needs a text or a number as id."
         )
     if mimic:
+        is_sentence = (ids.str.count_matches(r"\S+") > 3) & ~ids.str.contains(r"\d")
+        if 2 * is_sentence.sum() > len(ids):
+            named = f": {option('id_column', 'NAME')}"
+            raise InputError(
+                f"there are sentences in place of ids in {where}.", f"Give the ids{if_taken('id_column', named)}."
+            )
         ids = ids.str.replace(_MIMIC_ID, "$1")
     if ids.str.contains(_NUMBER).all():
         ids = ids.str.strip_suffix(".0")
@@ -527,9 +595,7 @@ def check_unique(ids: Sequence[str], where: str) -> None:
     seen: set[str] = set()
     doubled = list(dict.fromkeys(text for text in ids if text in seen or seen.add(text)))  # type: ignore[func-returns-value]
     if doubled:
-        raise InputError(
-            f"an id occurs more than once in {where}: {shown_names(doubled[:3])}.", "Keep one row for each id."
-        )
+        raise InputError(f"an id occurs more than once in {where}: {shown(*doubled[:3])}.", "Keep one row for each id.")
 
 
 _FILE_ENDING = re.compile(r"(?:\.(?:png|jpe?g|dcm|dicom|tiff?|bmp|nii|gz|txt|npy))+", re.IGNORECASE)
@@ -550,7 +616,7 @@ def ids_hint(ids: Iterable[str], others: Iterable[str]) -> str:
             ([study, by_bare[bare(study)]] for study in ids if study not in known and bare(study) in by_bare), None
         )
         if pair is not None:
-            return f" Ids differ by {differing.format(shown_names(pair))}."
+            return f" Ids differ by {differing.format(shown(*pair))}."
     return ""
 
 
@@ -714,6 +780,8 @@ def _read_json(path: Path, text: str, note: str) -> Table:
             f"{path} is not readable JSON: a number or the nesting is too large.", "Repair the file."
         ) from None
     table = table_of_objects(path, "JSON", data, note)
+    if table is None and not data and isinstance(data, dict | list):
+        raise InputError(f"{path} has no row.", NO_ROW_STEP)
     if table is None:
         raise InputError(
             f"{path} is not a JSON object of texts, an object of objects or a list of objects.",
@@ -774,7 +842,7 @@ def are_columns(data: Mapping[Any, Any]) -> bool:
         raise InputError(
             "a dict of columns",
             "must have lists of one length",
-            f"{min(lengths)} to {max(lengths)} cells in the columns {shown_names(map(str, data))}",
+            f"{min(lengths)} to {max(lengths)} cells in the columns {shown(*map(str, data))}",
             "Complete the columns. A dict of studies has study ids as keys, not names of columns.",
         )
     return True

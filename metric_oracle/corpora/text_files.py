@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NoReturn
 
-from metric_oracle.base.errors import InputError, if_taken, option
+from metric_oracle.base.errors import InputError, if_taken, option, shown
 from metric_oracle.base.sealed import check_unaltered
 
 PIECE = 1 << 24  # bytes read at once from a large file
@@ -103,7 +103,7 @@ def checked_encoding(encoding: str | None) -> str | None:
         raise InputError(
             "encoding",
             "must be the name of a text encoding, such as utf-8, utf-16 or cp1252",
-            repr(encoding),
+            shown(encoding),
             "Correct it.",
         ) from None
 
@@ -313,7 +313,7 @@ def checked_separator(separator: str | None) -> str | None:
         raise InputError(
             "separator",
             "must be tab or one ASCII character other than letters, digits, quotes and line breaks",
-            repr(separator),
+            shown(separator),
             "Choose one, such as ';'.",
         )
     return separator

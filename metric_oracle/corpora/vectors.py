@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metric_oracle.base.errors import DtypeError, InputError, not_installed
+from metric_oracle.base.errors import DtypeError, InputError, not_installed, shown
 from metric_oracle.corpora.tables import (
     canonical_ids,
     check_unique,
     existing_file,
     read_table,
-    shown_names,
 )
 from metric_oracle.corpora.text_files import check_unpacked, read_text
 
@@ -82,7 +81,7 @@ def read_ids(path: Path) -> list[str]:
             f"columns {table.header} in {path}",
             "Rename the column with the ids to study_id.",
         )
-    return canonical_ids(id_cells, f"{id_cells.name!r} in {path}")
+    return canonical_ids(id_cells, f"{shown(id_cells.name)} in {path}")
 
 
 def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str) -> npt.NDArray[np.float32]:
@@ -112,7 +111,7 @@ def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str
             raise InputError(
                 "every vector",
                 f"must be {rule}",
-                f"row {row + 1} (id {shown_names([ids[row]])}) in {path}",
+                f"row {row + 1} (id {shown(ids[row])}) in {path}",
                 "Repair or drop it.",
             )
     return values

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metric_oracle.base.errors import InputError
-from metric_oracle.corpora.tables import shown_names
+from metric_oracle.base.errors import InputError, shown
 
 
 class Published(NamedTuple):
@@ -72,7 +71,7 @@ def check_tensors(
 def check_names(path: Path, published: Published, **problems: list[str]) -> None:
     """Raise InputError if any list of tensor names, by problem, is not empty; the message has three of each list."""
     lists = [
-        f"{len(names)} {problem} ({shown_names(names[:3])}{', ...' if len(names) > 3 else ''})"
+        f"{len(names)} {problem} ({shown(*names[:3])}{', ...' if len(names) > 3 else ''})"
         for problem, names in problems.items()
         if names
     ]

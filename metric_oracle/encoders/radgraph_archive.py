@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import sha256
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.checkpoints import named_tensors
 from metric_oracle.encoders.model_files import cached_file
 
@@ -117,7 +116,7 @@ def read_vocabulary(files: Mapping[str, bytes], path: Path) -> tuple[str, list[s
         raise InputError(
             "archive",
             f"must hold vocabulary/TYPE{ending} for one TYPE of {', '.join(MODEL_TYPES)}",
-            f"{shown_names(sorted(names)) or 'none'} in {path}",
+            f"{shown(*sorted(names)) or 'none'} in {path}",
             "Pass a published RadGraph archive.",
         )
     lists = []

@@ -16,11 +16,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.explorer.copied_cases import CopiedCases
 from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.sampled_cases import SampledCases
@@ -410,7 +409,7 @@ def _check_foreign(read: Sequence[ReadResults], queries: Reports | None) -> None
         if foreign and usual_ids and usual_ids.isdisjoint(ids_of_file):
             raise InputError(
                 f"foreign scores have none of the ids of {len(usual_ids):,} test reports: ids here are like "
-                f"{shown_names(sorted(usual_ids)[:1])}, theirs like {shown_names(sorted(ids_of_file)[:1])}.",
+                f"{shown(*sorted(usual_ids)[:1])}, theirs like {shown(*sorted(ids_of_file)[:1])}.",
                 "Join them by the same ids.",
             )
 

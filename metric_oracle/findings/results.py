@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_one_of
-from metric_oracle.base.errors import InputError, as_called, called
+from metric_oracle.base.errors import InputError, as_called, called, shown
 from metric_oracle.base.sealed import (
     SIGNATURE,
     TABLE,
@@ -161,7 +160,8 @@ class Scores(Frames):
         """Return the scores under a metric, float64[...]; pairs that cannot be scored are left out."""
         # Columns of other tools (`read_foreign`) are not in the registry.
         name = metric if metric in self.metrics else get_metric(metric).name
-        check_one_of("metric", name, self.metrics, "Score it too.", shown=repr(metric))
+        if name not in self.metrics:
+            raise InputError("metric", f"must be one of {', '.join(self.metrics)}", shown(metric), "Score it too.")
         return self.table[name].drop_null().to_numpy()
 
     def mean(self) -> dict[str, float]:

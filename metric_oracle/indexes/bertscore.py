@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.errors import BackendError, InputError, option
+from metric_oracle.base.errors import BackendError, InputError, option, shown
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, states_digest, write_states
 from metric_oracle.indexes import idf as idf_weights
 from metric_oracle.indexes.contract import Corpus, Documents
@@ -277,7 +276,7 @@ class StateDocuments(TokenDocuments):
             raise InputError(
                 "queries",
                 "must have at least one ordinary token each for BERTScore",
-                f"{len(lacking)} of {len(words)} without ({shown_names(lacking[:3])})",
+                f"{len(lacking)} of {len(words)} without ({shown(*lacking[:3])})",
                 "Remove these reports from the test file: every candidate would score the same.",
             )
         distinct, which = _distinct(tokens)
@@ -292,7 +291,7 @@ class StateDocuments(TokenDocuments):
             raise InputError(
                 "idf",
                 "must give each query a token with a weight above 0",
-                f"{len(lacking)} without ({shown_names(lacking[:3])})",
+                f"{len(lacking)} without ({shown(*lacking[:3])})",
                 f"Pass more queries, or {option('idf', 'corpus')}.",
             )
         states = make(distinct)
@@ -345,7 +344,7 @@ class StateDocuments(TokenDocuments):
         assert not isinstance(idf, np.ndarray)
         if not Path(idf).is_file():
             raise InputError(
-                "idf", "must be off, tests, corpus or a file", f"{str(idf)!r}, which is none", "Check the name."
+                "idf", "must be off, tests, corpus or a file", f"{shown(str(idf))}, which is none", "Check the name."
             )
         return idf_weights.read(Path(idf), n_ids)
 

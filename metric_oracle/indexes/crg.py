@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.label_tables import LABELS, is_abnormality
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
@@ -80,6 +80,6 @@ def _check(prevalence: dict[str, int], n_labels: int) -> None:
     raise InputError(
         "prevalence",
         f"must be a dict of the ints positives, labels and reports, where labels is {n_labels} times reports",
-        repr(prevalence),
+        shown(prevalence),
         "Copy it from the signature of the whole test set, or leave it out.",
     )

@@ -187,16 +187,16 @@ class Index:
         """Raise InputError unless the index has all representations that a metric reads, and it can be searched."""
         check_searched(metric)
         if not self._holds(metric):
-            shown, names = metric.name, list(metric.metrics)
+            lacking, names = metric.name, list(metric.metrics)
             if metric.is_sum and not metric.is_weighted:  # those that the index lacks
                 names = [name for name, one in metric.metrics.items() if not self._holds(one)]
-                shown = ", ".join(names)
+                lacking = ", ".join(names)
             sources = [REPRESENTATIONS[kind].source for name in names for kind in METRICS[name].representations]
             options = dict.fromkeys(source.option for source in sources if source is not None)
             raise InputError(
                 "metric",
                 f"must be one of {', '.join(self.metrics)} (what {self.folder} holds)",
-                repr(shown),
+                repr(lacking),
                 f"Build an index with {' and '.join([option('metrics', ','.join(names)), *options])}.",
             )
 

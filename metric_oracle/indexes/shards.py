@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base import choices
-from metric_oracle.base.errors import IndexFormatError, InputError, as_called
+from metric_oracle.base.errors import IndexFormatError, InputError, as_called, shown
 from metric_oracle.base.files import checksum, sync, write_json
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.index import open_index as open_one
@@ -342,7 +341,7 @@ def _check_studies(shards: Sequence[Index]) -> None:
         raise InputError(
             "reports",
             "must have unique ids over all shards",
-            f"{shown_names([study])} in {where}",
+            f"{shown(study)} in {where}",
             "Keep one row each and build the set again.",
         )
 

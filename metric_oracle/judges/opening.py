@@ -14,7 +14,7 @@ from annotated_types import Gt
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_given, check_left_out, given_of
 from metric_oracle.base.declared import IN_PYTHON, Flag
-from metric_oracle.base.errors import InputError, as_called, if_taken, option
+from metric_oracle.base.errors import InputError, as_called, if_taken, option, shown
 from metric_oracle.base.files import checksum, identify
 from metric_oracle.corpora.tables import existing_file, read_table
 from metric_oracle.findings.score_names import direction_of
@@ -180,7 +180,7 @@ def _of_options(given: JudgeOptions) -> Judge:
     is_taken = name in (*COLUMNS, COMPOSITE) or any(find_metric(one) is not None for one in (name, name.split(".")[0]))
     if is_taken or not name.isprintable():
         rule = "must be printable, and that of no metric and no column of this tool"
-        raise InputError("name", rule, repr(name), "Choose another.")
+        raise InputError("name", rule, shown(name), "Choose another.")
     higher = given.get("higher_is_better")
     usual = direction_of(name)
     direction = usual if higher is None else {True: "higher", False: "lower"}.get(higher, higher)
@@ -188,14 +188,14 @@ def _of_options(given: JudgeOptions) -> Judge:
         raise InputError(
             "higher_is_better",
             "must be that of the known tool whose name the judge has",
-            f"{direction} for {name!r}, of which {usual} is better",
+            f"{direction} for {shown(name)}, of which {usual} is better",
             "Correct it, or choose another name.",
         )
     if direction is None:
         raise InputError(
             "higher_is_better",
             "must be given for a judge whose name is not known",
-            repr(name),
+            shown(name),
             f"Pass {option('higher_is_better', 'higher', python='higher_is_better=True')} or "
             f"{option('higher_is_better', 'lower', python='higher_is_better=False')}.",
         )

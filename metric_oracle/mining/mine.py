@@ -20,14 +20,14 @@ from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.cluster import Beat, Task, WorkerProgress, run_tasks
 from metric_oracle.base.declared import Uses
-from metric_oracle.base.errors import InputError, as_called, called, option
+from metric_oracle.base.errors import InputError, as_called, called, option, shown
 from metric_oracle.base.files import checksum, identify, replacing
 from metric_oracle.base.job import Job
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.base.sealed import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
 from metric_oracle.base.shown import OneLine
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import existing_file, shown_names
+from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.vectors import read_ids
 from metric_oracle.findings.results import AFTER, FIXED
 from metric_oracle.findings.writing import check_out
@@ -297,7 +297,7 @@ def _rows(planned: Plan, anchors: Sequence[str] | None) -> tuple[np.ndarray, int
         raise InputError(
             "anchors",
             "must be ids of reports of the index that the metric can score",
-            shown_names([ids[int(place)].as_py() for place in wrong[:3]]) or "none",
+            shown(*[ids[int(place)].as_py() for place in wrong[:3]]) or "none",
             "Correct them.",
         )
     return np.unique(rows), n_left_out

@@ -26,9 +26,8 @@ from annotated_doc import Doc
 
 from metric_oracle.base import choices
 from metric_oracle.base.declared import IN_PYTHON, Flag
-from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.files import identify
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.cells import NOTHING, Format, Record, number, number_of, over, scientific_of, text_of
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
@@ -285,8 +284,8 @@ def failure_modes(
     if unknown or not wanted:
         raise InputError(
             "categories",
-            f"must be among {shown_names(rated.categories)}",
-            f"{shown_names(unknown) or 'none'}",
+            f"must be among {shown(*rated.categories)}",
+            f"{shown(*unknown) or 'none'}",
             f"Correct {option('category', python='categories')}.",
         )
     points = {}  # float64[n, C], a row for each rater and study

@@ -19,10 +19,10 @@ from annotated_doc import Doc
 
 from metric_oracle.base import choices
 from metric_oracle.base.declared import Flag
-from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.files import json_text, replacing, sha256
 from metric_oracle.base.sealed import seal
-from metric_oracle.corpora.tables import canonical_ids, existing_file, read_table, shown_names
+from metric_oracle.corpora.tables import canonical_ids, existing_file, read_table
 from metric_oracle.findings import cells
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
@@ -200,7 +200,7 @@ def fit_composite(
         kind = rated.kinds[0] if errors == "errors" else errors
         if kind not in rated.kinds:
             raise InputError(
-                "errors", f"must be one of {', '.join(rated.kinds)} of ratings", repr(errors), "Choose one."
+                "errors", f"must be one of {', '.join(rated.kinds)} of ratings", shown(errors), "Choose one."
             )
         where = rated.source if isinstance(table, Rated) else str(table)
         chosen = _columns(list(scored), names, where)
@@ -213,7 +213,7 @@ def fit_composite(
         path = existing_file(Path(table))
         read, where = read_table(path), str(path)
         named = _columns(read.names, names, where)
-        studies = canonical_ids(read.column(study), f"column {shown_names([study])} of {path}", mimic=False)
+        studies = canonical_ids(read.column(study), f"column {shown(study)} of {path}", mimic=False)
         columns = {metric: read.numbers(column) for metric, column in named.items()}
         y = read.numbers(errors)
         unused = [column for column in read.names if direction_of(column) and column not in named.values()]
@@ -312,15 +312,15 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
     if foreign or not chosen or len(columns) < len(chosen):
         got = "none"
         if foreign:
-            got = repr(foreign[0])
+            got = shown(foreign[0])
         elif chosen:
             metrics_of_chosen = [metric_of[name] for name in chosen]
-            got = f"{next(m for m in metrics_of_chosen if metrics_of_chosen.count(m) > 1)!r} twice"
+            got = f"{shown(next(m for m in metrics_of_chosen if metrics_of_chosen.count(m) > 1))} twice"
         raise InputError(
             "metrics",
             f"must be columns called {', '.join(COMPOSABLE)}, each once",
             f"{got} for {where}",
-            f"Columns: {shown_names(names)}.",
+            f"Columns: {shown(*names)}.",
         )
     # A metric may be asked for by one name and have another name in the file.
     in_file = {metric_of[name]: name for name in names if name in metric_of}

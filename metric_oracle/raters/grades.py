@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.base.errors import InputError
-from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, shown_names, written
+from metric_oracle.base.errors import InputError, shown
+from metric_oracle.corpora.tables import Table, canonical_ids, check_unique, written
 from metric_oracle.raters.rank_correlation import RATED
 from metric_oracle.raters.ratings import Rated, arranged, cells_of_pairs, codes_of, labels_by_role, texts_of
 
@@ -69,7 +69,7 @@ def read_refisco(table: Table) -> Grades:
     names = next(names for names in REFISCO if set(names.values()) <= set(table.names))
     cells = {role: table.column(name) for role, name in names.items()}
     keys = [
-        canonical_ids(cells[role], f"column {names[role]!r} of {table.path}", mimic=role == "study")
+        canonical_ids(cells[role], f"column {shown(names[role])} of {table.path}", mimic=role == "study")
         for role in ("study", "candidate", "rater")
     ]
     rows_of: dict[tuple[str, ...], list[int]] = {}
@@ -174,7 +174,7 @@ def assemble(
             raise InputError(
                 f"the {name} of each pair in {table.path}",
                 "must be the same in all its rows",
-                f"two for pair {shown_names([pair_of_row[other]])}, the second in row {rows[other]}",
+                f"two for pair {shown(pair_of_row[other])}, the second in row {rows[other]}",
                 "Repair it.",
             )
         return [*cell_of.values()]

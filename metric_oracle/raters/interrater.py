@@ -19,9 +19,8 @@ from annotated_doc import Doc
 
 from metric_oracle.base import choices
 from metric_oracle.base.declared import Flag
-from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.files import identify
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, pivot
 from metric_oracle.findings.signature import bootstrap, signed
@@ -233,7 +232,7 @@ def _twice(
         foreign = [name for name in repeated if name not in rated_names]
         if foreign:
             raise InputError(
-                "repeated", f"must be {noun} of the ratings", shown_names(foreign), "Give both files of one export."
+                "repeated", f"must be {noun} of the ratings", shown(*foreign), "Give both files of one export."
             )
     rows = [row_of[pair] for pair in again.pairs]
     for i, rater in enumerate(again.raters):

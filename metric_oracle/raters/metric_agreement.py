@@ -16,7 +16,7 @@ import pyarrow as pa
 from annotated_doc import Doc
 
 from metric_oracle.base.declared import Flag
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.findings.cells import Record
 from metric_oracle.raters.interrater import each_left_out, other_raters
 from metric_oracle.raters.rank_correlation import (
@@ -207,7 +207,10 @@ def pairs_to_compare(names: list[str], paired: Sequence[tuple[str, str]] | None)
     for a, b in paired:
         if a == b or a not in names or b not in names:
             raise InputError(
-                "paired", f"must name two metrics of {', '.join(names)}", f"{a!r} and {b!r}", "Correct the names."
+                "paired",
+                f"must name two metrics of {shown(*names)}",
+                f"{shown(a)} and {shown(b)}",
+                "Correct the names.",
             )
     pairs = [frozenset(pair) for pair in paired]
     for (a, b), pair in zip(paired, pairs, strict=True):
@@ -215,7 +218,7 @@ def pairs_to_compare(names: list[str], paired: Sequence[tuple[str, str]] | None)
             raise InputError(
                 "paired",
                 "must name each pair once",
-                f"{a!r} and {b!r} twice",
+                f"{shown(a)} and {shown(b)} twice",
                 "Remove one: a repeated test changes the adjusted p-values.",
             )
     return [(a, b) for a, b in paired]

@@ -19,9 +19,9 @@ from annotated_doc import Doc
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_left_out, check_one_of
 from metric_oracle.base.declared import Flag
-from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.files import identify
-from metric_oracle.corpora.tables import numbers_of, read_table, shown_names, written
+from metric_oracle.corpora.tables import numbers_of, read_table, written
 from metric_oracle.findings.cells import NOTHING, Format, Record, number
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
@@ -624,8 +624,8 @@ def _read_variants(
         if len(columns) != 1:
             raise InputError(
                 "ablations",
-                f"must have one of the metrics as a column ({shown_names(names)})",
-                f"{shown_names(columns) or 'none'} in {path}",
+                f"must have one of the metrics as a column ({shown(*names)})",
+                f"{shown(*columns) or 'none'} in {path}",
                 "Give the column of the variant the name of the metric.",
             )
         _, scores, _ = read_rated(part.rated, path, None, columns)
@@ -680,13 +680,12 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
         for row, (metric, value, device) in enumerate(zip(metrics, times.tolist(), devices, strict=True), start=1):
             if not 0 < value < np.inf or str(metric) not in names or str(metric) in given:
                 if str(metric) in given:
-                    got = f"a second time of {str(metric)!r}"
+                    got = f"a second time of {shown(str(metric))}"
                 else:
                     got = "no time above 0" if str(metric) in names else "another metric"
                 raise InputError(
                     "times",
-                    f"must have each metric ({shown_names(names)}) at most once, with milliseconds above 0 in "
-                    "ms_per_pair",
+                    f"must have each metric ({shown(*names)}) at most once, with milliseconds above 0 in ms_per_pair",
                     f"{got} in row {row} of {path}",
                     "Correct or delete this row.",
                 )

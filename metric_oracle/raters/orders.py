@@ -6,7 +6,7 @@ is worse) with such groups, so that everything that reads rated sets reads them.
 
 from collections.abc import Mapping
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.tables import Table
 from metric_oracle.raters.grades import Grades, assemble, texts_by_role
 from metric_oracle.raters.rank_correlation import ACCURACY, TIES, WHOLE, WITHIN
@@ -140,4 +140,4 @@ def _check_complete(table: Table, n: int, raters: list[str], noun: str) -> None:
 
 def _broken(table: Table, column: str, rule: str, got: str, row: int, step: str = "Repair it.") -> InputError:
     """Return the error for a cell that breaks a rule; `row` counts from 0."""
-    return InputError(f"column {column!r} of {table.path}", f"must {rule}", f"{got} in row {row + 1}", step)
+    return InputError(f"column {shown(column)} of {table.path}", f"must {rule}", f"{got} in row {row + 1}", step)

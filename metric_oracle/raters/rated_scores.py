@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -10,10 +11,10 @@ from annotated_doc import Doc
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.declared import Flag
-from metric_oracle.base.errors import InputError, as_called, option
+from metric_oracle.base.errors import InputError, as_called, is_like_report, option, shown
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import read_table, shown_names
+from metric_oracle.corpora.tables import read_table
 from metric_oracle.findings.score_names import DIRECTIONS, direction_of
 from metric_oracle.metrics import ALIASES, METRICS, get_metric, names_of
 from metric_oracle.raters.rated_sets import read_rated_set
@@ -91,7 +92,7 @@ def _check_scorable(absent: Sequence[str], rated: Rated, paths: Sequence[Path]) 
     """Raise InputError unless `absent` has names, those that are no column, and the texts can be scored under all."""
     is_known = rated.references is not None and all(ALIASES.get(name, name) in METRICS for name in absent)
     if not absent or not is_known:
-        got = f"no {shown_names(absent) or '(withheld)'}" if absent else "none"
+        got = f"no {shown(*absent)}" if absent else "none"
         raise InputError(
             "scores",
             "must have a column of numbers for each metric",
@@ -107,27 +108,27 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
         if name not in names or direction not in DIRECTIONS:
             raise InputError(
                 "direction",
-                f"must be NAME=higher or NAME=lower, of columns of the scores ({shown_names(names)})",
-                f"{shown_names([name]) or repr(name)}={direction}",
+                f"must be NAME=higher or NAME=lower, of columns of the scores ({shown(*names)})",
+                f"{shown(name)}={direction}",
                 "Correct it.",
             )
         if direction_by_name[name] not in (None, direction):
             raise InputError(
                 "direction",
                 "must be left out for columns whose direction follows from their name",
-                f"{name!r}={direction}, of which {direction_by_name[name]} is better",
+                f"{shown(name)}={direction}, of which {direction_by_name[name]} is better",
                 "Leave it out, or rename a column that holds something else.",
             )
         direction_by_name[name] = direction  # type: ignore[assignment]
     unknown = [name for name, direction in direction_by_name.items() if direction is None]
     if unknown:
-        first = shown_names(unknown[:1]).strip("'")
-        direction = option("direction", f"{first}=higher", python=f"directions={{{first!r}: 'higher'}}")
+        first = "NAME" if is_like_report(unknown[0]) else unknown[0]
+        direction = option("direction", quote(f"{first}=higher"), python=f"directions={{{first!r}: 'higher'}}")
         raise InputError(
             "direction",
             "must be given for columns whose names do not tell it",
-            f"none for {shown_names(unknown)}",
-            f"Add {direction} or {first}=lower, or choose columns with {option('metric')}.",
+            f"none for {shown(*unknown)}",
+            f"Add {direction} or {quote(f'{first}=lower')}, or choose columns with {option('metric')}.",
         )
     return {name for name, direction in direction_by_name.items() if direction == "lower"}
 
@@ -142,7 +143,7 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
         raise InputError(
             "metric",
             "must not count the documents of a corpus, which rated pairs do not have",
-            repr(counting[0]),
+            shown(counting[0]),
             f"Score them with {as_called('score')} and an index, and pass the file: {option('scores', 'FILE')}.",
         )
     without = [
@@ -154,7 +155,7 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
         raise InputError(
             "samples",
             "must hold both texts of every pair to score them",
-            f"{len(without)} without, first {shown_names(without[:3])}",
+            f"{len(without)} without, first {shown(*without[:3])}",
             "Complete the file.",
         )
     sides = [
@@ -196,15 +197,15 @@ def _read_columns(
                 raise InputError(
                     "scores",
                     "must be a finite number for every pair",
-                    f"none in column {shown_names([name])} of {path} for {len(lacking)} of {len(values)} pairs, "
-                    f"first {shown_names(lacking[:3])}",
+                    f"none in column {shown(name)} of {path} for {len(lacking)} of {len(values)} pairs, "
+                    f"first {shown(*lacking[:3])}",
                     f"Complete the column, or name the columns to use with {option('metric')}.",
                 )
             if name in columns:
                 raise InputError(
                     "scores",
                     "must have each column in one file",
-                    f"{shown_names([name])} twice, the second time in {path}",
+                    f"{shown(name)} twice, the second time in {path}",
                     "Rename one.",
                 )
             columns[name] = values

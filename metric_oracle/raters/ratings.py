@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_doc import Doc
 
-from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
@@ -22,7 +22,6 @@ from metric_oracle.corpora.tables import (
     is_missing,
     numbers_of,
     read_table,
-    shown_names,
     written,
 )
 from metric_oracle.raters.rank_correlation import RATED
@@ -146,7 +145,7 @@ class Rated:
             raise InputError(
                 "samples",
                 "must hold both texts of every pair to find identical ones",
-                f"{len(without)} without, first {shown_names(without[:3])}",
+                f"{len(without)} without, first {shown(*without[:3])}",
                 "Complete the file.",
             )
         return np.array([str(a).split() != str(b).split() for a, b in texts])
@@ -290,8 +289,7 @@ def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], se
         raise InputError(
             where,
             "must contain ids of the rated pairs",
-            f"none of {len(rated)}: ids there are like {shown_names(ids[:1])}, rated pairs like "
-            f"{shown_names(rated[:1])}",
+            f"none of {len(rated)}: ids there are like {shown(*ids[:1])}, rated pairs like {shown(*rated[:1])}",
             "Join them by the same ids.",
         )
     for names_of_pairs, rule, got in (
@@ -302,7 +300,7 @@ def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], se
             raise InputError(
                 where,
                 rule,
-                f"{got.format(len(names_of_pairs))}, first {shown_names(names_of_pairs[:3])}",
+                f"{got.format(len(names_of_pairs))}, first {shown(*names_of_pairs[:3])}",
                 "Repair the file, or check that it is of these ratings.",
             )
     return np.array([row_of[pair] for pair in rated], np.int64), names
@@ -390,7 +388,7 @@ def _assemble(
         raise InputError(
             f"every pair of {table.path}",
             "must be of one study and one candidate type",
-            f"several for {shown_names([labels['pair'][other]])}",
+            f"several for {shown(labels['pair'][other])}",
             "Repair the file.",
         )
 
@@ -412,8 +410,8 @@ def _assemble(
         raise InputError(
             str(table.path),
             f"must have one row for each pair, rater, category and significance ({times.size:,})",
-            f"{got} for pair {shown_names([axes[0][i]])}, rater {shown_names([axes[1][j]])}, category "
-            f"{shown_names([axes[2][k]])}, {('insignificant', 'significant')[s]} ({(times == 0).sum():,} absent, "
+            f"{got} for pair {shown(axes[0][i])}, rater {shown(axes[1][j])}, category "
+            f"{shown(axes[2][k])}, {('insignificant', 'significant')[s]} ({(times == 0).sum():,} absent, "
             f"{(times > 1).sum():,} doubled)",
             "Repair the file: no error is a row with 0.",
         )
@@ -512,9 +510,7 @@ def name_of(table: Table, role: str) -> str | None:
     """Return the column with a name of this role, or None; raise InputError if there are several."""
     names = [name for name in table.names if name.lower() in _NAMES[role]]
     if len(names) > 1:
-        raise InputError(
-            str(table.path), f"must have one column for the {role}", shown_names(names), "Keep or rename one."
-        )
+        raise InputError(str(table.path), f"must have one column for the {role}", shown(*names), "Keep or rename one.")
     return names[0] if names else None
 
 
@@ -526,7 +522,7 @@ def labels_by_role(table: Table, *roles: str) -> dict[str, list[str]]:
 
 def labels_of(table: Table, name: str, *, mimic: bool = False) -> list[str]:
     """Return the ids of a column as text. With `mimic`, study ids of MIMIC-CXR lose their prefix."""
-    return canonical_ids(table.column(name), f"column {shown_names([name])} of {table.path}", mimic=mimic)
+    return canonical_ids(table.column(name), f"column {shown(name)} of {table.path}", mimic=mimic)
 
 
 def codes_of(table: Table, name: str, rule: str, code_of: Mapping[str, int]) -> list[int]:
@@ -545,9 +541,9 @@ def _counts(table: Table, name: str | int) -> list[int]:
 def _in_every_row(table: Table, name: str | int, rule: str, values: "pl.Series") -> list[int]:
     """Return the values of a column as integers; raise InputError, with `rule`, if a row has none."""
     if values.null_count():
-        shown = table.names[name] if isinstance(name, int) else name
+        called = table.names[name] if isinstance(name, int) else name
         raise InputError(
-            f"column {shown_names([shown])} of {table.path}",
+            f"column {shown(called)} of {table.path}",
             f"must hold {rule} in every row",
             f"none in row {(values.is_null().arg_max() or 0) + 1}",
             "Repair it.",

@@ -27,10 +27,10 @@ from annotated_doc import Doc
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_given, check_left_out
 from metric_oracle.base.declared import Uses
-from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
+from metric_oracle.corpora.tables import canonical_ids, ids_hint
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import Corpus
@@ -135,7 +135,7 @@ def nearest_rows(
         raise InputError(
             "query_vectors",
             "must have a vector for each query",
-            f"{len(lacking)} of {len(queries.ids)} without ({shown_names(lacking[:3])})",
+            f"{len(lacking)} of {len(queries.ids)} without ({shown(*lacking[:3])})",
             "Add them to the file or leave these queries out.",
         )
     if not (of_row >= 0).any():

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.base.arguments import check_in_range, check_left_out
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import find_metric
@@ -175,7 +174,7 @@ def planned_pool(
         raise InputError(
             "recall",
             f"must be given with {option('audit')} and without the size of a pool",
-            "no audit" if [*sizes.values()] == [None] else shown_names([pool]),
+            "no audit" if [*sizes.values()] == [None] else shown(pool),
             f"Pass {option('audit', 'M')} {option('pool', 'METRIC')}.",
         )
     planned = Pool(opened, tuple(zip(searches, sizes.values(), strict=True)), draws or 0, options, seed)
@@ -216,8 +215,8 @@ def read_pool(pool: str, is_chosen: bool) -> dict[str, int | None]:
     for part in pool.split(","):
         name, mark, size = part.strip().rpartition(":")
         if not (mark and size.isdecimal()):
-            raise InputError("pool", f"must be METRIC:N or {ALL}", shown_names([pool]), f"Pass {DEFAULT}.")
+            raise InputError("pool", f"must be METRIC:N or {ALL}", shown(pool), f"Pass {DEFAULT}.")
         if name in sizes:
-            raise InputError("pool", "must have each list once", f"{shown_names([name])} twice", "Leave one out.")
+            raise InputError("pool", "must have each list once", f"{shown(name)} twice", "Leave one out.")
         sizes[name] = int(size)
     return sizes

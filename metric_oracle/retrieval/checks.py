@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.arguments import check_given
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
 from metric_oracle.records import Metric
@@ -81,7 +80,7 @@ def check_alone(argument: str, record: Metric, idf: Any, use: str) -> None:
         of_corpus = f"{counting[0]}:corpus"
         step = f"Use {of_corpus}, which counts the reports of an index." if of_corpus in METRICS else "Choose another."
         rule = "must be such that the score of a pair depends on this pair alone"
-        raise InputError(argument, rule, repr(counting[0]), step)
+        raise InputError(argument, rule, shown(counting[0]), step)
     if idf == "tests":
         rule = f"must be off, corpus or a table of weights for {use}"
         raise InputError("idf", rule, "'tests'", "Use one of these: with tests, the test reports weight one another.")
@@ -113,11 +112,11 @@ def _check_queries(queries: Reports, record: Metric, index: Index, kind: str) ->
         )
     lacking = [queries.ids[i] for i in np.flatnonzero(attachment.of_row < 0).tolist()]
     if lacking:
-        shown = shown_names(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
+        some = shown(*lacking[:3]) + (", ..." if len(lacking) > 3 else "")
         raise InputError(
             "queries",
             f"must have {needs.noun} each for metric {record.name!r}",
-            f"{len(lacking)} of {len(queries.ids)} without ({shown})",
+            f"{len(lacking)} of {len(queries.ids)} without ({some})",
             "Add them to the file or leave these queries out.",
         )
     recorded = index.content["representations"][kind].get("encoder", {})
@@ -133,5 +132,5 @@ def _check_queries(queries: Reports, record: Metric, index: Index, kind: str) ->
         wanted = index.content["representations"][kind].get(name)
         if value != wanted:
             raise InputError(
-                name, f"must be {wanted!r} as in the index", repr(value), "Pass the same value or build another index."
+                name, f"must be {wanted!r} as in the index", shown(value), "Pass the same value or build another index."
             )

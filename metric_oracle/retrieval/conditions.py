@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.metrics import check_searched, get_metric
 from metric_oracle.records import SUM, Condition, Metric, Term, joined
 
@@ -26,7 +26,10 @@ def parsed(where: str | Sequence[str]) -> tuple[Condition, ...]:
             value = float("nan")
         if parts is None or not isfinite(value):
             raise InputError(
-                "where", "must be METRIC, one of >=, >, <=, <, and a number", repr(text), 'Write it as "radgraph>=0.4".'
+                "where",
+                "must be METRIC, one of >=, >, <=, <, and a number",
+                shown(text),
+                'Write it as "radgraph>=0.4".',
             )
         conditions.append(Condition(get_metric(parts[1]), parts[2], value))
     return tuple(conditions)
@@ -49,7 +52,7 @@ def conditioned(added: Sequence[Metric], conditions: Sequence[Condition]) -> Met
             raise InputError(
                 "where" if conditions else "metric",
                 f"must have no composite{', nor must the metric of the search' if conditions else ' in a sum'}",
-                repr(metric.name),
+                shown(metric.name),
                 "Use the metrics that the composite sums, without its weights.",
             )
     name = "+".join(metric.name for metric in added)
@@ -57,7 +60,7 @@ def conditioned(added: Sequence[Metric], conditions: Sequence[Condition]) -> Met
         raise InputError(
             "metric",
             "must be a sum of different metrics with the same better direction",
-            repr(name),
+            shown(name),
             "Leave one of them out.",
         )
     is_alone = len(added) == 1

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metric_oracle.base.errors import ExactnessError
+from metric_oracle.base.errors import ExactnessError, shown
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.lists import documents_of_rows
@@ -235,7 +234,7 @@ class Pairs:
             found = score, dict(zip(components, parts, strict=True))
             if found != wanted:
                 row = self.row_id[self.row_ptr[document[i]]]
-                name = shown_names([ids[int(np.argmax(self.which == query[i]))]])
+                name = shown(ids[int(np.argmax(self.which == query[i]))])
                 raise ExactnessError(
                     f"{self.record.name} of row {row}",
                     f"must be {wanted} for query {name}, as the plain scorer computes it",

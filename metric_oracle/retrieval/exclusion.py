@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base.errors import InputError, as_called, option
+from metric_oracle.base.errors import InputError, as_called, option, shown
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.texts import folded
@@ -75,7 +75,7 @@ class Excluded:
                 self._values[name] = Strings(queries.columns[name]).arrow
             else:
                 raise InputError(
-                    f"the test reports have no column {name!r}, which exclude names.",
+                    f"the test reports have no column {shown(name)}, which exclude names.",
                     f"Pass test reports with this column, or a folder that {as_called('build-index')} wrote with it.",
                 )
 
@@ -234,7 +234,7 @@ def check_exclude(names: Any, index: Index) -> tuple[str, ...]:
         raise InputError(
             "exclude",
             f"must be among {', '.join(known)}",
-            repr(wrong[0]),
+            shown(wrong[0]),
             f"Columns are stored with {option('keep', 'COLUMN')} of {as_called('build-index')}.",
         )
     return tuple(dict.fromkeys(name.strip() for name in listed))

@@ -19,7 +19,7 @@ from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.choices import RESULTS
 from metric_oracle.base.declared import IN_PYTHON, Flag, Uses
-from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
@@ -332,7 +332,7 @@ def _quantile_names(quantiles: Sequence[float]) -> list[str]:
     names = []
     for p in quantiles:
         if isinstance(p, bool) or not isinstance(p, float | int | np.floating) or not 0 <= p <= 1:
-            raise InputError("quantiles", "must be numbers from 0 to 1", repr(p), "Leave it out.")
+            raise InputError("quantiles", "must be numbers from 0 to 1", shown(p), "Leave it out.")
         whole, point, rest = f"{100 * p:.10g}".partition(".")
         names.append(f"q{whole:0>2}{point}{rest}")
     twice = next((name for name in names if names.count(name) > 1), None)

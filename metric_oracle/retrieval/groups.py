@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import are_columns, shown_names
+from metric_oracle.corpora.tables import are_columns
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.lists import documents_of_rows, offsets_of
 from metric_oracle.indexes.memory import MemoryIndex
@@ -143,7 +143,7 @@ def _check_complete(record: Metric, sides: list[tuple[Reports, np.ndarray]]) -> 
         raise InputError(
             "every report",
             f"must have {noun} for metric {record.name!r}",
-            f"{len(unusable)} without ({shown_names(unusable[:3])})",
+            f"{len(unusable)} without ({shown(*unusable[:3])})",
             "Give them, or leave these reports out.",
         )
 
@@ -270,7 +270,7 @@ def groups_of(given_groups: Given, argument: str, other: Groups | None = None) -
     for key, group in groups.items():
         if not isinstance(group, list | tuple) or any(not isinstance(text, str | None) for text in group):
             step = "Pass a list of texts, a list of lists of texts, or a dict of them."
-            value = f"another type in group {key!r}"
+            value = f"another type in group {shown(key)}"
             raise InputError(argument, "must be lists of texts", value, step)
     keys = keys if other is None else other.keys or []
     ids = [f"{key}/{i}" for key in keys for i in range(len(groups[key]))]

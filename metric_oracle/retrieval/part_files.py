@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
@@ -35,7 +35,7 @@ _OWN = ("part", "stages", "closest_call", "environment")
 def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
     """Return what `members_of` does of the shards of an index; raise InputError if it has none."""
     if not isinstance(index, ShardSet):
-        check_left_out({"part": part}, "for an index that is no set of shards", got=repr(part))
+        check_left_out({"part": part}, "for an index that is no set of shards", got=shown(part))
     return members_of(part, index.n_shards, "shards")
 
 
@@ -48,7 +48,7 @@ def members_of(part: str, n: int, what: str) -> tuple[int, int, list[int]]:
     number, n_parts = (int(matched[1]), int(matched[2])) if matched else (1, 0)
     if not number <= n_parts <= n:
         raise InputError(
-            "part", f"must be I/N, I from 1 to N and N at most the {n:,} {what}", repr(part), "Choose such numbers."
+            "part", f"must be I/N, I from 1 to N and N at most the {n:,} {what}", shown(part), "Choose such numbers."
         )
     return number, n_parts, np.array_split(np.arange(n), n_parts)[number - 1].tolist()
 

@@ -12,12 +12,12 @@ from annotated_doc import Doc
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_left_out, check_options, given_of
 from metric_oracle.base.declared import PREDICTED, Flag, Uses
-from metric_oracle.base.errors import InputError, called, if_taken, option
+from metric_oracle.base.errors import InputError, called, if_taken, option, shown
 from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.joining import PLACE, check_joined
 from metric_oracle.corpora.reports import ALL_SPLITS, Reports
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import ids_hint, shown_names
+from metric_oracle.corpora.tables import ids_hint
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
@@ -497,8 +497,8 @@ def join_ids(
             "Check which columns the texts are read from.",
         )
     if not answered or 2 * n_shared < n_fewer:
-        shown = " and ".join(
-            f"{shown_names(ids[:3])}{f' (column {source.name})' if source.by in ('name', 'caller') else ''}"
+        examples = " and ".join(
+            f"{shown(*ids[:3])}{f' (column {source.name})' if source.by in ('name', 'caller') else ''}"
             for ids, source in zip(keys, (references.ids_from, predictions.ids_from), strict=True)
         )
         columns = f"{option('id_column', 'NAME')} and {option('predicted_id_column', 'NAME')}"
@@ -506,12 +506,12 @@ def join_ids(
         raise InputError(
             "references and predictions",
             "must share at least half of the ids of the side with fewer",
-            f"{f'{n_shared} of {n_fewer}' if n_shared else 'none'} in common, such as {shown}",
+            f"{f'{n_shared} of {n_fewer}' if n_shared else 'none'} in common, such as {examples}",
             f"Pass {columns}{if_taken('metadata', of_images)}.{ids_hint(*keys)}",
         )
     unscorable = "with a missing or empty reference"
     if left_out.keys() - {unscorable} and not inner:
-        listed = " and ".join(f"{len(ids)} {what} ({shown_names(ids[:3])})" for what, ids in apart.items() if ids)
+        listed = " and ".join(f"{len(ids)} {what} ({shown(*ids[:3])})" for what, ids in apart.items() if ids)
         of_split = f" The references are of all splits: {option('split', 'test')} takes those of the tests."
         hint = (
             of_split if f", {ALL_SPLITS}, " in references.source and apart["without a prediction"] else ids_hint(*keys)

@@ -15,11 +15,10 @@ from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_in_range, check_left_out, check_one_of
 from metric_oracle.base.choices import RESTRICTIONS
 from metric_oracle.base.declared import IN_PYTHON
-from metric_oracle.base.errors import BackendError, ExactnessError, InputError, called
+from metric_oracle.base.errors import BackendError, ExactnessError, InputError, called, kind_of, shown
 from metric_oracle.base.progress import Advance, Progress, counter, say
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.corpora.texts import folded
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.findings.results import Results, read_results
@@ -125,7 +124,7 @@ def _record(signature: Mapping[str, Any]) -> Metric:
     if not where and not (isinstance(name, str) and "+" in name):
         return get_metric(name)
     if not isinstance(name, str) or not isinstance(where, list | tuple) or any(not isinstance(x, str) for x in where):
-        raise InputError("where in the signature", "must be a list of texts", _shown(where), "Retrieve again.")
+        raise InputError("where in the signature", "must be a list of texts", kind_of(where), "Retrieve again.")
     return conditioned(summands(name), parsed(where))
 
 
@@ -140,7 +139,7 @@ def _check_ids(ids: Sequence[str], queries: Reports, signature: Mapping[str, Any
         raise InputError(
             "results",
             "must be of these queries",
-            f"{len(unknown)} query ids that are not among them ({shown_names(unknown[:3])})",
+            f"{len(unknown)} query ids that are not among them ({shown(*unknown[:3])})",
             "Pass the queries that they were made with.",
         )
     lacking = [query for query in queries.ids if query not in answered]
@@ -148,7 +147,7 @@ def _check_ids(ids: Sequence[str], queries: Reports, signature: Mapping[str, Any
         raise InputError(
             "results",
             "must answer every query",
-            f"none for {len(lacking)} of {len(queries.ids)} ({shown_names(lacking[:3])})",
+            f"none for {len(lacking)} of {len(queries.ids)} ({shown(*lacking[:3])})",
             "The file was cut, or made with other queries: retrieve again.",
         )
     made_of = signature.get("references")
@@ -181,12 +180,7 @@ def _check_states(signature: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 def _fail(what: str, query: str, rest: str, step: str = "") -> NoReturn:
     """Raise ExactnessError, because `what` of a query is not as computed again; `rest` ends the sentence."""
     step = step or "The results were altered, or are of another version"
-    raise ExactnessError(f"{what} of query {shown_names([query])} {rest}.", f"{step}: retrieve again.")
-
-
-def _shown(value: Any) -> str:
-    """Return the repr of a number, boolean or None. For anything else, which may be report text, return its type."""
-    return repr(value) if value is None or isinstance(value, bool | int | float) else type(value).__name__
+    raise ExactnessError(f"{what} of query {shown(query)} {rest}.", f"{step}: retrieve again.")
 
 
 @dataclass(frozen=True)
@@ -261,7 +255,7 @@ class _Check:
                 continue
             if name not in (SELF, TEXT) and name not in self.queries.columns:
                 raise InputError(
-                    f"the test reports have no column {name!r}, by which the search excluded rows.",
+                    f"the test reports have no column {shown(name)}, by which the search excluded rows.",
                     "Pass test reports with this column.",
                 )
             wanted = query if name == SELF else folded(text) if name == TEXT else self.queries.columns[name][position]
@@ -311,7 +305,7 @@ class _Check:
             if document >= 0 if self.baseline != "identity" else row == -1:
                 again, components = self.plain(which[self.position_of[query]], document)
             if again != value:
-                _fail("the score", query, f"and row {row} must be {again!r}; got {_shown(value)}")
+                _fail("the score", query, f"and row {row} must be {again!r}; got {kind_of(value)}")
             if components.keys() != set(names):
                 _fail(
                     "the components",
@@ -321,7 +315,7 @@ class _Check:
             for name, expected in {**components, "exact": exact}.items():
                 stored = self.columns[name][line]
                 if stored != expected:
-                    _fail(name, query, f"and row {row} must be {expected!r}; got {_shown(stored)}")
+                    _fail(name, query, f"and row {row} must be {expected!r}; got {kind_of(stored)}")
             tell(1)
 
     def names(self) -> None:
@@ -396,7 +390,7 @@ class _Check:
         """Raise unless the stored values of one column equal the right ones, for one query."""
         for row, value, expected in zip(rows, stored, right, strict=True):
             if value != expected:
-                _fail(name, query, f"and row {row} must be {expected}; got {_shown(value)}")
+                _fail(name, query, f"and row {row} must be {expected}; got {kind_of(value)}")
 
     def _rows_of_baseline(self, order: list[str]) -> list[dict[str, list[int]]]:
         """Return the rows that the rule of the baseline gives: alternatives, each a dict of query id -> rows by rank.

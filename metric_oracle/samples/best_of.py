@@ -13,7 +13,7 @@ from annotated_doc import Doc
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_in_range
 from metric_oracle.base.declared import ROWS, Flag
-from metric_oracle.base.errors import InputError, called, of_predictions
+from metric_oracle.base.errors import InputError, called, of_predictions, shown
 from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
@@ -417,16 +417,16 @@ def best_of(
             scores[record.name] = scores_with(queries, reports, sizes, record, options, counted)
             utilities = [expected_scores(matrix) for matrix in matrices(reports, sizes, record, options, counted)]
             consensus[record.name] = [first_best(record.sign * of_study) for of_study in utilities]
-        shown: list[Metric | Judge] = [*records]
+        listed: list[Metric | Judge] = [*records]
         made = entries(reports, queries, records, options, counted)
         if asked is not None:
-            shown.append(asked)
+            listed.append(asked)
             made[asked.name] = asked.entry
             truths = [[text] for text in queries.texts]
             scores[asked.name] = [of[:, 0] for of in judged_matrices(asked, truths, samples.texts, tell, step)]
         chosen = chosen_by(samples, consensus, column)
-        curve = [row for one in shown for row in _curve(one, scores[one.name], seed)]
-        rows = [row for one in shown for row in _selectors(one, scores[one.name], chosen, seed)]
+        curve = [row for one in listed for row in _curve(one, scores[one.name], seed)]
+        rows = [row for one in listed for row in _selectors(one, scores[one.name], chosen, seed)]
         tested = [row for row in rows if row["p_value"] is not None]
         for row, p in zip(tested, adjusted([row["p_value"] for row in tested]), strict=True):
             row["p_adjusted"] = p
@@ -449,7 +449,7 @@ def best_of(
             raise InputError(
                 "results",
                 "must have each row once under each metric",
-                f"{twice[0]['level']!r} twice under {twice[0]['metric']}",
+                f"{shown(twice[0]['level'])} twice under {twice[0]['metric']}",
                 "Leave one of them out.",
             )
         signature["results"] = [other.signature for other in others]

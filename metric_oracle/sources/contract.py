@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import Advance
-from metric_oracle.corpora.tables import canonical_ids, ids_hint, shown_names
+from metric_oracle.corpora.tables import canonical_ids, ids_hint
 from metric_oracle.metrics import SOURCES
 from metric_oracle.records import SourceRecord
 
@@ -259,7 +259,7 @@ def check_unicode(strings: Sequence[str], ids: Sequence[str] | None, what: str) 
         try:
             string.encode()
         except UnicodeEncodeError:
-            where = "one" if ids is None else f"that of report {shown_names([ids[place]])}"
+            where = "one" if ids is None else f"that of report {shown(ids[place])}"
             raise InputError(
                 what, "must be valid Unicode", f"half of a surrogate pair in {where}", "Repair the file."
             ) from None

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from metric_oracle.base.choices import UNCERTAIN
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.label_tables import (
     LABELS,
@@ -148,7 +148,7 @@ class CheXbertLabelSource(Source):
             raise InputError(
                 "uncertain",
                 "must be positive, negative or blank where labels are given",
-                repr(uncertain),
+                shown(uncertain),
                 "Say what an uncertain label counts as: it changes the score and is recorded.",
             )
 
@@ -203,7 +203,7 @@ class LabelTableSource(CheXbertLabelSource):
             raise InputError(
                 "uncertain",
                 "must be positive, negative or blank where labels are uncertain (-1)",
-                repr(uncertain),
+                shown(uncertain),
                 "Say what such a label counts as; blank leaves it out.",
             )
         meaning = {"positive": 1, "negative": 2}.get(uncertain or "", 0)

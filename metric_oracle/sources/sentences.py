@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.arrays import as_array
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.tables import (
@@ -19,7 +19,6 @@ from metric_oracle.corpora.tables import (
     check_unique,
     existing_file,
     read_table,
-    shown_names,
 )
 from metric_oracle.corpora.vectors import read_npz
 from metric_oracle.sources.contract import Attachment, Source, name_of
@@ -132,7 +131,7 @@ def _checked(ids: list[str], lengths: Any, vectors: Any, origin: str) -> Sentenc
         raise InputError(
             "sentence vectors",
             "must be finite and not zero",
-            f"one that is not for report {shown_names([ids[report]])} in {origin}",
+            f"one that is not for report {shown(ids[report])} in {origin}",
             "Encode its sentences again, or leave the report out.",
         )
     return SentenceTable(ids, ptr, values)

@@ -25,7 +25,7 @@ from annotated_doc import Doc
 from metric_oracle.base import choices
 from metric_oracle.base.choices import RESULTS
 from metric_oracle.base.declared import Flag
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import checksum, identify, new_folder, write_json
 from metric_oracle.base.sealed import write_json as write_sealed
 from metric_oracle.corpora.joining import check_joined
@@ -39,7 +39,6 @@ from metric_oracle.corpora.tables import (
     file_ending,
     is_missing,
     read_table,
-    shown_names,
     together,
 )
 from metric_oracle.corpora.text_files import read_text
@@ -261,7 +260,7 @@ def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
         raise InputError(
             "candidates",
             "must have names of letters, digits and _ . : + -, at least one",
-            shown_names(bad) or "none",
+            shown(*bad) or "none",
             f"Add {option('candidates', 'NAME=FILE')}.",
         )
     bad = [name for name in raters if not _RATER.fullmatch(name)]
@@ -269,7 +268,7 @@ def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
         raise InputError(
             "raters",
             "must have different names of letters, digits, - and _",
-            shown_names(bad) or "a name twice, or none",
+            shown(*bad) or "a name twice, or none",
             "Rename them.",
         )
     # The tables of the export are read by the rules of all files.
@@ -337,7 +336,7 @@ def _evenly(shuffled: Sequence[str], n_drawn: int, strata: Mapping[str, str]) ->
     missing = [study for study in shuffled if study not in strata]
     if missing:
         raise InputError(
-            f"the file of strata has no value for {len(missing)} references, such as {shown_names(missing[:3])}.",
+            f"the file of strata has no value for {len(missing)} references, such as {shown(*missing[:3])}.",
             "Complete the file, or leave these references out.",
         )
     queues: dict[str, list[str]] = {}
@@ -410,7 +409,7 @@ def _check_complete(drawn: Sequence[str], texts_of: Mapping[str, Mapping[str, st
         if missing:
             allowed = option("unequal", True, python="options=mo.SurveyOptions(unequal=True)")
             raise InputError(
-                f"candidate {name} has no report for {len(missing)} drawn studies, such as {shown_names(missing[:3])}.",
+                f"candidate {name} has no report for {len(missing)} drawn studies, such as {shown(*missing[:3])}.",
                 f"Complete the file, or allow it with {allowed}.",
             )
 

@@ -18,11 +18,10 @@ from pyarrow import csv
 
 from metric_oracle.base import choices
 from metric_oracle.base.declared import Flag
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import new_folder
 from metric_oracle.base.sealed import sign, write_json
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.cells import NOTHING, Format, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Scores
@@ -195,7 +194,7 @@ def export_survey(
     reasons = dict(leave_out or {})
     wrong = [rater for rater, reason in reasons.items() if rater not in survey.raters or not reason.strip()]
     if wrong:
-        value = shown_names(wrong[:1]) + (", without a reason" if wrong[0] in survey.raters else "")
+        value = shown(*wrong[:1]) + (", without a reason" if wrong[0] in survey.raters else "")
         raise InputError(
             "leave_out", f"must name raters of {', '.join(survey.raters)}, each with a reason", value, "Correct it."
         )
@@ -213,11 +212,11 @@ def export_survey(
     finished = {rater: done for rater, done in counts.items() if partial or rater not in unfinished}
     pairs = [pair for pair in main if all(pair.position in done for done in finished.values())]
     if not finished or not pairs:
-        shown = ", ".join(f"{rater} ({n:,} open cells)" for rater, n in unfinished.items()) or "no rater"
+        listed = ", ".join(f"{rater} ({n:,} open cells)" for rater, n in unfinished.items()) or "no rater"
         leaving = option("leave_out", "NAME=REASON", python="leave_out={NAME: REASON}")
         waiting = f"Wait, or add {option('partial', True)}."
         step = f"Leave out the raters who have hardly begun, with {leaving}." if partial else waiting
-        raise InputError(f"there are no finished ratings to export; not finished: {shown}.", step)
+        raise InputError(f"there are no finished ratings to export; not finished: {listed}.", step)
     repeated = [pair for pair in again if all(pair.position in done for done in finished.values())]
     is_balanced = len(pairs) == len({pair.study_id for pair in main}) * len(key["candidates"])
     number_of = {study: i for i, study in enumerate(dict.fromkeys(pair.study_id for pair in pairs))}
@@ -295,12 +294,14 @@ def _scored(pairs: Sequence[_Pair], ids: Sequence[str], key: Mapping[str, Any]) 
 
 def _pairs(survey: Survey, key: Mapping[str, Any], is_repeat: bool) -> Iterator[_Pair]:
     """Yield the pairs of each study or, if `is_repeat`, of each repeated one, in the order of the key's types."""
-    for position, (shown, of_study) in enumerate(zip(survey.studies, key["studies"], strict=True)):
+    for position, (presented, of_study) in enumerate(zip(survey.studies, key["studies"], strict=True)):
         if of_study["is_repeat"] == is_repeat:
             for name in key["candidates"]:
                 if name in of_study["positions"]:
                     i = of_study["positions"][name]
-                    yield _Pair((position, i), of_study["study_id"], name, (shown.reference, shown.candidates[i]))
+                    yield _Pair(
+                        (position, i), of_study["study_id"], name, (presented.reference, presented.candidates[i])
+                    )
 
 
 def _contradictions(pairs: Sequence[_Pair], counts: Mapping[tuple[int, int], Counts]) -> int:

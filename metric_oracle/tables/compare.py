@@ -10,7 +10,7 @@ from annotated_doc import Doc
 from metric_oracle.base import choices
 from metric_oracle.base.choices import LEGACY
 from metric_oracle.base.declared import IN_PYTHON, Flag
-from metric_oracle.base.errors import InputError, as_called, called, option
+from metric_oracle.base.errors import InputError, as_called, called, option, shown
 from metric_oracle.base.progress import Progress
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.signature import signed
@@ -285,10 +285,11 @@ def _check_rows(
     for argument, rows in named.items():
         for row in rows:
             if row not in names:
-                raise InputError(argument, f"must name systems of the table, {', '.join(names)}", repr(row), "Add it.")
+                step = "Correct the name, or add a system of that name to the table."
+                raise InputError(argument, f"must name systems of the table, {shown(*names)}", shown(row), step)
     for a, b in paired:
         if a == b:
-            raise InputError("paired", "must name two systems", f"{a!r} twice", "Name another one.")
+            raise InputError("paired", "must name two systems", f"{shown(a)} twice", "Name another one.")
     if len({frozenset(pair) for pair in paired}) < len(paired):
         raise InputError("paired names a pair twice.", "Name it once: a repeated test changes the adjusted p-values.")
     if oracles and random is None:

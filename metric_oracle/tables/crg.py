@@ -15,9 +15,8 @@ from annotated_doc import Doc
 
 from metric_oracle.base import choices
 from metric_oracle.base.declared import FILES, Flag
-from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.corpora.label_tables import LabelTable, is_abnormality, read_label_tables
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.cells import Format, Record, ends_of, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing, plain
 from metric_oracle.findings.signature import bootstrap, signed
@@ -195,7 +194,7 @@ def score_crg(
         if lacking:
             raise InputError(
                 f"{predicted} lacks {len(lacking)} of the {len(labels)} labels of the reference "
-                f"({shown_names(lacking[:3])}).",
+                f"({shown(*lacking[:3])}).",
                 "Rename its columns, or drop them from the reference.",
             )
         in_reference = is_positive[references.values[:, [references.names.index(label) for label in labels]]]
@@ -251,9 +250,9 @@ def _levels(
         unknown = [label for label in labels if label not in references.names or not is_abnormality(label)]
         if not labels or unknown or len(set(labels)) < len(labels):
             raise InputError(
-                f"level {name!r}",
+                f"level {shown(name)}",
                 "must have labels of the reference, each once and No Finding left out",
                 f"{len(labels)} labels, {len(unknown)} of them unknown",
-                f"Labels in {reference}: {shown_names(references.names)}.",
+                f"Labels in {reference}: {shown(*references.names)}.",
             )
     return {name: list(labels) for name, labels in levels.items()}

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base import choices
-from metric_oracle.base.errors import InputError, as_called
+from metric_oracle.base.errors import InputError, as_called, shown
 from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS, LabelTable, read_label_tables
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.cells import over_of
 from metric_oracle.findings.printed_tables import PaperTable, pivot
 from metric_oracle.findings.signature import bootstrap, signed
@@ -245,7 +244,7 @@ def _check_labels(path: str | Path, table: LabelTable) -> None:
     lacking = [label for label in LABELS if label not in table.names]
     if lacking:
         raise InputError(
-            f"{path} lacks {len(lacking)} of CheXbert's {len(LABELS)} labels ({shown_names(lacking[:3])}).",
+            f"{path} lacks {len(lacking)} of CheXbert's {len(LABELS)} labels ({shown(*lacking[:3])}).",
             f"Pass what CheXbert wrote; {as_called('crg')} takes labels of other names.",
         )
 

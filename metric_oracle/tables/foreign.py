@@ -11,7 +11,7 @@ import pyarrow as pa
 from annotated_doc import Doc
 
 from metric_oracle.base import choices
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.tables import canonical_ids, check_unique, read_table
 from metric_oracle.findings.results import Scores
@@ -76,7 +76,7 @@ def read_foreign(
             raise InputError(
                 "direction",
                 "must be higher or lower, and that of the metric if the column has the name of a known one",
-                f"{column!r}={direction}{('' if usual is None else f', of which {usual} is better')}",
+                f"{shown(column)}={direction}{('' if usual is None else f', of which {usual} is better')}",
                 "Correct it.",
             )
         columns[column] = values.to_arrow()

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.label_tables import LabelTable
-from metric_oracle.corpora.tables import shown_names
 from metric_oracle.findings.finding import Finding
 from metric_oracle.sources.labels import LabelSets
 from metric_oracle.statistics import FEW, Array, Interval, Resampled, resample_means, varies
@@ -82,7 +81,7 @@ def join_labels(
     if lacking:
         raise InputError(
             f"{predicted} has no labels for {len(lacking)} of {len(references.ids)} reference reports "
-            f"({shown_names(lacking[:3])}).",
+            f"({shown(*lacking[:3])}).",
             "Add them, or leave these reports out of the reference.",
         )
     sides = {"reference": (Path(reference), references), "predicted": (Path(predicted), predictions)}

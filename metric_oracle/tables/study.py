@@ -19,7 +19,7 @@ from annotated_doc import Doc
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.declared import IN_PYTHON, ROWS, Flag
-from metric_oracle.base.errors import InputError, as_called, called, option
+from metric_oracle.base.errors import InputError, as_called, called, option, shown
 from metric_oracle.base.files import checksum
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
@@ -245,12 +245,12 @@ def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: Re
         lacking = [column for column in columns if column not in row.signature.get("metrics", {})]
         if lacking:
             raise InputError(
-                f"the scores of {name!r} lack {', '.join(lacking)}, which the study has.",
+                f"the scores of {shown(name)} lack {', '.join(lacking)}, which the study has.",
                 f"Score these too, or name fewer metrics with {option('metrics')}.",
             )
         if row.signature.get("references") not in (None, digest(queries)):
             raise InputError(
-                f"the scores of {name!r} are of other test reports than the study's.", "Score these test reports."
+                f"the scores of {shown(name)} are of other test reports than the study's.", "Score these test reports."
             )
 
 

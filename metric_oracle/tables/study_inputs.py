@@ -11,12 +11,12 @@ from annotated_doc import Doc
 
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.declared import ROWS, Flag
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.progress import say
 from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import check_unique, shown_names, together
+from metric_oracle.corpora.tables import check_unique, together
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import AnyIndex, Index, open_index
 from metric_oracle.indexes.shards import is_set, not_one_index, opened
@@ -178,10 +178,13 @@ def study_inputs(
             "model_section", f"{name}={section[0]}", python=f"mo.reports(..., read=mo.Read(section={section[0]}))"
         )
         step = f"Say by {passed} what it writes, or search an index of its section"
-        warning = check_sections(section, reports.known_section, ("test reports", f"model {name!r}"), step)
+        warning = check_sections(section, reports.known_section, ("test reports", f"model {shown(name)}"), step)
         if warning:
             say(warning, tell)
-    texts = {"test reports": queries.texts, **{f"reports of {name!r}": reports.texts for name, reports in read.items()}}
+    texts = {
+        "test reports": queries.texts,
+        **{f"reports of {shown(name)}": reports.texts for name, reports in read.items()},
+    }
     say_wordless([METRICS[name] for name in names], texts, tell)
     rows, queries = _rows(read, queries, inner, lambda line: say(line, tell))
     return StudyInputs(index, queries, given, read, rows, names, tell)
@@ -196,14 +199,14 @@ def _rows(
     """
     row_of_study: dict[str, dict[str, int]] = {}
     for name, reports in read.items():
-        check_joined(queries.ids_from, reports.ids_from, tell, ("test reports", f"model {name!r}"))
+        check_joined(queries.ids_from, reports.ids_from, tell, ("test reports", f"model {shown(name)}"))
         positions, prediction_rows, _ = join_ids(queries, reports, True, lambda line: None)
         row_of_study[name] = {queries.ids[i]: row for i, row in zip(positions, prediction_rows, strict=True)}
         missing = [study for study in queries.ids if study not in row_of_study[name]]
         if missing and not inner:
             raise InputError(
-                f"model {name!r} has no prediction for {len(missing)} of {len(queries.ids)} test reports "
-                f"({shown_names(missing[:3])}).",
+                f"model {shown(name)} has no prediction for {len(missing)} of {len(queries.ids)} test reports "
+                f"({shown(*missing[:3])}).",
                 f"Complete its file, or pass {option('inner', True)} to leave these reports out.",
             )
     common = [i for i, study in enumerate(queries.ids) if all(study in rows for rows in row_of_study.values())]
@@ -240,7 +243,9 @@ def _check_models(models: Sequence[str], metrics: list[str], judge: Judge | None
     row_names = [*found, *BASELINES]
     used_twice = sorted({*row_names} & {*models})
     if used_twice:
-        raise InputError("models", "must have names that no other row has", repr(used_twice[0]), "Choose another name.")
+        raise InputError(
+            "models", "must have names that no other row has", shown(used_twice[0]), "Choose another name."
+        )
     files = [file_name(name) for name in models]
     reserved = [file_name(name) for name in row_names] + [f"{file_name(name)}-reports" for name in found]
     for name, file in zip(models, files, strict=True):
@@ -248,6 +253,6 @@ def _check_models(models: Sequence[str], metrics: list[str], judge: Judge | None
             raise InputError(
                 "models",
                 "must have names that give different file names",
-                f"{name!r}, whose file name {file!r} is empty or taken",
+                f"{shown(name)}, whose file name {shown(file)} is empty or taken",
                 "Choose another name.",
             )

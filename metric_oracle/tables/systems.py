@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base.errors import InputError, as_called, if_taken, option
-from metric_oracle.corpora.tables import shown_names
+from metric_oracle.base.errors import InputError, as_called, if_taken, option, shown
 from metric_oracle.findings.corpus_bleu import counts_in
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.judges.judge import judge_entry
@@ -56,7 +55,7 @@ def read_system(name: str, given: GivenResults | Sequence[GivenResults]) -> Scor
     """
     if isinstance(given, Sequence) and not isinstance(given, str):
         if not given:
-            raise InputError(f"{name!r} has no scores.", "Give each system its scores, or a file of them.")
+            raise InputError(f"{shown(name)} has no scores.", "Give each system its scores, or a file of them.")
         first, *more = [read_system(name, file) for file in given]
         for scores in more:
             first = _joined(name, first, scores)
@@ -171,12 +170,12 @@ def _joined(name: str, a: Scores, b: Scores) -> Scores:
     """Join two files of the row `name` on the ids, in the order of `a`; raise InputError if they share a metric."""
     twice = [metric for metric in b.signature["metrics"] if metric in a.signature["metrics"]]
     if twice:
-        raise InputError(f"the files of {name!r} have metric {twice[0]} twice.", "Leave one of them out.")
+        raise InputError(f"the files of {shown(name)} have metric {twice[0]} twice.", "Leave one of them out.")
     check_signatures({name: a, f"{name} (another file)": b}, [])
     row_of_id = {study: row for row, study in enumerate(b.table["query_id"].to_pylist())}
     rows = [row_of_id.get(study) for study in a.table["query_id"].to_pylist()]
     if None in rows or len(row_of_id) != len(rows):
-        raise InputError(f"the files of {name!r} have different ids.", "Make them from one file of reports.")
+        raise InputError(f"the files of {shown(name)} have different ids.", "Make them from one file of reports.")
     table = a.table
     for column in b.table.column_names:
         if column not in table.column_names:
@@ -206,7 +205,8 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
     for name, system in scores.items():
         if system.signature.get("kind") != "scores" or not isinstance(system.signature.get("metrics"), dict):
             raise InputError(
-                f"the file of {name!r} is not a file of scores; its kind is {system.signature.get('kind')!r}.",
+                f"the file of {shown(name)} is not a file of scores; its kind is "
+                f"{shown(system.signature.get('kind'))}.",
                 f"Write one with {as_called('score')}.",
             )
         lacking = [
@@ -216,7 +216,7 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
         ]
         if lacking:
             raise InputError(
-                f"the file of {name!r} has no column, or several, for {', '.join(lacking)}.",
+                f"the file of {shown(name)} has no column, or several, for {', '.join(lacking)}.",
                 f"Write the file again with {as_called('score')}.",
             )
     metrics_of = {name: list(system.signature["metrics"]) for name, system in scores.items()}
@@ -226,14 +226,14 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
         if all(metric in available for available in metrics_of.values())
     ]
     if not common:
-        shown = "; ".join(f"{name}: {', '.join(metrics) or 'none'}" for name, metrics in metrics_of.items())
-        raise InputError(f"the systems have no metric in common: {shown}.", "Score them under the same metrics.")
+        listed = "; ".join(f"{name}: {', '.join(metrics) or 'none'}" for name, metrics in metrics_of.items())
+        raise InputError(f"the systems have no metric in common: {listed}.", "Score them under the same metrics.")
     for metric in oracles:
         if metric not in common:
             raise InputError(
                 "oracles",
                 f"must name metrics that all systems have, {', '.join(common)}",
-                repr(metric),
+                shown(metric),
                 "Leave this oracle out.",
             )
     left_out = {name: [metric for metric in metrics if metric not in common] for name, metrics in metrics_of.items()}
@@ -260,7 +260,7 @@ def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
                         "Score both against the same file of references, read in the same way.",
                     )
                 raise InputError(
-                    f"{name!r} was not scored as {first!r}: {where} is {_shown(b)}, not {_shown(a)}.",
+                    f"{shown(name)} was not scored as {shown(first)}: {where} is {_shown(b)}, not {_shown(a)}.",
                     "Score both again in the same way.",
                 )
 
@@ -277,12 +277,13 @@ def _check_studies(one: tuple[str, Scores], other: tuple[str, Scores]) -> None:
         return
     only = [[i for i in ids_of_a if i not in ids_of_b], [i for i in ids_of_b if i not in ids_of_a]]
     counted = [
-        f"{len(some):,} only in {name!r}" + (f" ({shown_names(some[:3])})" if some else "")
+        f"{len(some):,} only in {shown(name)}" + (f" ({shown(*some[:3])})" if some else "")
         for name, some in zip((a, b), only, strict=True)
     ]
     n_common = len(ids_of_a) - len(only[0])
     raise InputError(
-        f"{a!r} has scores of {len(ids_of_a):,} studies and {b!r} of {len(ids_of_b):,}: {n_common:,} in both, "
+        f"{shown(a)} has scores of {len(ids_of_a):,} studies and {shown(b)} of {len(ids_of_b):,}: {n_common:,} in "
+        "both, "
         f"{counted[0]}, {counted[1]}.",
         f"Write the references of the {n_common:,} to a file, and score both against it with {option('inner', True)}."
         if n_common
@@ -342,7 +343,7 @@ def aligned(
             seen: set[str] = set()
             twice = [i for i in ids if i in seen or seen.add(i)]  # type: ignore[func-returns-value]
             raise InputError(
-                f"the scores of {name!r} have {len(twice)} ids more than once ({shown_names(twice[:3])}).",
+                f"the scores of {shown(name)} have {len(twice)} ids more than once ({shown(*twice[:3])}).",
                 "Drop the repetitions.",
             )
         order = row_of_id if order is None else order
@@ -353,7 +354,7 @@ def aligned(
             values = column.to_numpy().astype(np.float64)
             if not np.isfinite(values[~np.isnan(values)]).all() or np.isnan(values).sum() > column.null_count:
                 raise InputError(
-                    f"the scores of {name!r} under {metric} have NaN or infinity.",
+                    f"the scores of {shown(name)} under {metric} have NaN or infinity.",
                     "Score it again; the score of an unscorable study must be missing.",
                 )
             rows[metric].append(values[where])

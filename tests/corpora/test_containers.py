@@ -252,7 +252,7 @@ def test_ids_of_texts():
         ),
         (lambda: Reports.from_texts([SECRET] * 2, ["a", "a"]), "an id occurs more than once in ids: 'a'"),
         (lambda: mo.Reports.from_texts([SECRET], section="history"), "section must be one of impression, fi"),
-        (lambda: Reports.from_texts([]), "there is no usable report in the texts"),
+        (lambda: Reports.from_texts([]), "there is no row in the texts"),
         (
             lambda: as_reports(["", " ", None]),
             r"^there is no usable report .* 1 missing, 2 empty,",
@@ -276,7 +276,7 @@ def test_ids_of_texts():
         ),
         (lambda: as_reports({"1": SECRET}, mo.Read(profile="mit")), "profile must be left out for the dict in memory"),
         (lambda: as_reports({"1": 5}), "must be a path, texts, a dict of id -> text, .*; got dict of another layout"),
-        (lambda: as_reports({}), "got dict of another layout"),
+        (lambda: as_reports({}), r"^there is no row in the dict in memory\. Check"),
         (lambda: as_reports([{"id": 1, "text": SECRET}, SECRET]), "got list of another layout"),
         (lambda: as_reports(5), r"^reports must be a path, .*; got int\. Make a list"),
         (lambda: as_reports(b"abc"), "got bytes of another layout"),

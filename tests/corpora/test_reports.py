@@ -415,7 +415,7 @@ def test_absent_file_is_never_text(tmp_path):
         ("a.parquet.gz", "x", r"its ending, which must be one of \.csv"),
         ("a.csv", "", r"is empty\. Fetch it again"),
         ("a.csv", "\r\n \n", r"is empty\. Fetch it again"),
-        ("a.csv", "id,report\n", "there is no usable report in .*0 rows"),
+        ("a.csv", "id,report\n", r"there is no row in .*a\.csv\. Check what wrote or filtered it"),
         ("a.csv", "id,report\n1,\n", r"no usable report in .*1 missing"),
         ("a.csv", b"id,report\n1,\x00\n", "has a NUL byte in line 2, which no text has"),
         ("a.csv", gzip.compress(b"id,report\n1,A.\n", mtime=0), "is a binary file, which its ending does not say"),
@@ -431,7 +431,7 @@ def test_absent_file_is_never_text(tmp_path):
         ("a.json", '{"x": "A.", "x": "B."}', "an id occurs more than once in .*: 'x'"),
         ("a.json", '{"train": [], "test": []}', "is not a JSON object of texts, an object of objects"),
         ("a.json", '["A."]', "is not a JSON object of texts, an object of objects"),
-        ("a.json", "[]", "is not a JSON object of texts, an object of objects"),
+        ("a.json", "[]", r"a\.json has no row\. Check what wrote or filtered it"),
         ("a.jsonl", '{"id": 1, "text": "A."}\nA.\n', "has no JSON object in line 2"),
         ("a.csv", 'id,report\n1,A.\n2,"B.\n3,C.\n', "has a quote that is never closed"),
         (
@@ -485,6 +485,17 @@ def test_messages_never_show_a_text(tmp_path):
             read_reports(path)
         assert "Jane" not in str(caught.value)
         assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_column_of_reports_is_no_column_of_ids(tmp_path):
+    path = write(
+        tmp_path, "a.csv", "nr,impression\n1,No acute cardiopulmonary process.\n2,There is no effusion today.\n"
+    )
+    match = r"there are sentences in place of ids in 'impression' in .*a\.csv\. Give the ids\.$"
+    with pytest.raises(InputError, match=match):
+        mo.read_reports(path, mo.Read(id_column="impression", text_column="impression"))
+    path = write(tmp_path, "b.csv", "nr,impression\nCase of 1 May,No edema.\nThe case of 2 May,Clear.\n")
+    assert mo.read_reports(path, mo.Read(id_column="nr")).ids == ["Case of 1 May", "The case of 2 May"]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
+from metric_oracle.corpora import streams
 from metric_oracle.corpora.reports import as_reports, read_reports
 from metric_oracle.corpora.tables import read_table
-from support import SECRET
+from support import SECRET, assert_refused
 
 
 def pairs(reports):
@@ -95,3 +96,73 @@ def test_a_pandas_column_of_several_types_does_no_harm():
     found = mo.Reports.from_texts(frame["report"], frame["study_id"])
     assert pairs(as_reports(frame)) == pairs(found) == {"s1": "Clear."}
     assert as_reports(frame, keep="age").columns == {"age": ["45"]}
+
+
+# Rows that repeat the header
+
+
+HEADED = ["study_id,report", "1,Clear lungs.", "2,Mild edema.", "study_id,report", "3,Effusion.", " study_id , report "]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "json", "parquet"])
+def test_rows_that_repeat_the_header_are_left_out(tmp_path, monkeypatch, ending):
+    rows = [line.split(",") for line in HEADED]
+    path, frame = tmp_path / f"a.{ending}", pl.DataFrame(rows[1:], schema=rows[0], orient="row")
+    if ending in ("csv", "tsv"):
+        path.write_text("\n".join(HEADED).replace(",", "\t" if ending == "tsv" else ","))
+    else:
+        {"jsonl": frame.write_ndjson, "json": frame.write_json, "parquet": frame.write_parquet}[ending](path)
+    texts = ["Clear lungs.", "Mild edema.", "Effusion."]
+    for read in (mo.read_reports, mo.read_predictions):
+        found = read(path)
+        assert (found.ids, found.texts) == (["1", "2", "3"], texts)
+        assert "without 2 rows that repeat the header" in found.source
+        assert "3 of 3 rows" in found.source
+    assert mo.score(frame, frame.to_pandas(), "rouge-l").table["query_id"].to_pylist() == ["1", "2", "3"]
+    if ending not in ("json", "parquet"):
+        monkeypatch.setattr(streams, "AT_ONCE", 1)
+        assert [text for piece in streams.stream_reports(path, 1) for text in piece.texts] == texts
+
+
+def test_samples_and_columns_alone_repeat_the_header(tmp_path):
+    (tmp_path / "s.csv").write_text("id,sample,report\n1,0,A b.\nid,sample,report\n1,1,B c.\n2,0,C d.\n2,1,D e.\n")
+    found = mo.read_samples(tmp_path / "s.csv")
+    assert (found.ids, found.texts) == (["1", "2"], [["A b.", "B c."], ["C d.", "D e."]])
+    assert "without 1 row that repeats the header" in found.source
+    (tmp_path / "p.csv").write_text("report\nClear.\nreport\nEdema.\n")
+    (tmp_path / "ids.txt").write_text("a\nb\n")
+    found = mo.read_predictions(tmp_path / "p.csv", mo.Read(ids=tmp_path / "ids.txt"))
+    assert (found.texts, "without 1 row that repeats the header" in found.source) == (["Clear.", "Edema."], True)
+
+
+def test_a_header_in_another_order_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("study_id,report\n1,Clear.\nreport,study_id\nEdema.,2\n")
+    match = (
+        r"has the names of the columns again in row 2, in another order\. Put the parts together by the names of their"
+    )
+    for read in (mo.read_reports, mo.read_predictions):
+        with pytest.raises(InputError, match=match):
+            read(tmp_path / "a.csv")
+
+
+# Tables without rows
+
+
+def test_tables_without_rows(tmp_path, oracle):
+    frame = pl.DataFrame({"study_id": ["1"], "report": ["Clear."]}).clear()
+    (tmp_path / "h.csv").write_text("study_id,report\n")
+    (tmp_path / "c.json").write_text('{"study_id": [], "report": []}')
+    (tmp_path / "e.json").write_text("[]")
+    frame.cast(pl.Null).write_parquet(tmp_path / "e.parquet")
+    files = [tmp_path / name for name in ("h.csv", "c.json", "e.json", "e.parquet")]
+    for empty in (*files, frame, frame.to_pandas(), frame.to_arrow(), frame.to_dict(as_series=False), {}, []):
+        for call in (
+            lambda given: mo.score(given, {"1": "Clear."}, "rouge-l"),
+            lambda given: mo.score({"1": "Clear."}, given, "rouge-l"),
+            lambda given: mo.build_index(given, tmp_path / "INDEX", metrics="rouge-l"),
+        ):
+            with pytest.raises(InputError, match=r"(has|is) no row.*\. Check what wrote or filtered it\.$"):
+                call(empty)
+    for path in files:
+        words = ["build-index", path, "--out", tmp_path / "SET", "-m", "rouge-l", "--shard-rows", "1"]
+        assert_refused(oracle(*words), r".* no row.*\. Check what wrote or filtered it", "")

@@ -215,13 +215,24 @@ def test_names_of_columns(tmp_path):
     for header, shown in (
         ("Accession Number,Report Text (final),n", r"'Accession Number', 'Report Text \(final\)', 'n'"),
         ("study_id,Report 1 of 2,words", "'study_id', 'Report 1 of 2', 'words'"),
-        ("study_id,No acute process.,words", r"'study_id', \(withheld\), 'words'"),
-        ("s50000001,No acute process,words", r"'s50000001', \(withheld\), 'words'"),
-        ("No acute process", r"\(withheld\)"),
+        ("study_id,Report No. 1,words", "'study_id', 'Report No. 1', 'words'"),
+        ("Accession No,T1,2nd text", "'Accession No', 'T1', '2nd text'"),
+        ("s50000001,No acute process,words", "'s50000001', a text of 16 characters, 'words'"),
+        ("No acute process", "a text of 16 characters"),
     ):
         (tmp_path / "b.csv").write_text(f"{header}\n{','.join('x' * len(header.split(',')))}\n")
         with pytest.raises(InputError, match=rf"olumns: {shown}\.$"):
             read_reports(tmp_path / "b.csv", mo.Read(id_column="nr"))
+
+
+@pytest.mark.parametrize(
+    "rows", ["r1,No acute process.\nr2,Small effusion.", "a,No acute process.\nb,No acute process."]
+)
+def test_the_first_report_of_a_file_without_header_is_not_shown(tmp_path, rows):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{rows}\n")
+    with pytest.raises(InputError, match=r"olumns: '[ra]1?', a text of 17 characters\.$"):
+        read_reports(path, mo.Read(id_column="nr"))
 
 
 def test_packed_files_that_would_fill_the_memory(tmp_path):

@@ -304,7 +304,7 @@ def change_tensors(tensors, change):
     [
         ("one missing", "1 missing ('bert.pooler.dense.bias')"),
         ("one more", "1 unexpected ('linear_heads.14.weight')"),
-        ("a line of text", "1 unexpected ((withheld))"),
+        ("a line of text", "1 unexpected (a text of 3 characters)"),
         ("a longer head", "1 misshapen ('linear_heads.13.weight')"),
         ("no layer", "1 missing ('bert.encoder.layer.0.intermediate.dense.weight')"),
         (

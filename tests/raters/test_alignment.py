@@ -584,7 +584,7 @@ def test_differences_are_those_of_the_resampled_values(rated, aligned):
     one = align(rated.long, rated.scores, directions=POOR, paired=[("poor", "bleu")], resamples=100)
     assert one.differences["a"].to_pylist() == ["poor"] * 8
     for paired, match in (
-        ([("bleu", "GREEN")], r"^align: paired must name two metrics of bleu, poor, .*; got 'bleu' and 'GREEN'\."),
+        ([("bleu", "GREEN")], r"^align: paired must name two metrics of 'bleu', 'poor', .*; got 'bleu' and 'GREEN'\."),
         ([("bleu", "bleu")], r"^align: paired must name two metrics of .*; got 'bleu' and 'bleu'\. Correct"),
         (
             [("bleu", "poor"), ("poor", "bleu")],

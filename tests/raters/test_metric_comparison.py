@@ -421,7 +421,7 @@ def test_one_command(oracle, rated, refisco, tmp_path):
         ({"resamples": 5}, r"resamples must be an int from 100 to 1000000; got 5\."),
         ({"seed": -1}, r"seed must be an int of at least 0; got -1\."),
         ({"directions": {}}, r"direction must be given for columns whose names do not tell it; got none for 'poor'\."),
-        ({"paired": [("bleu", "x")]}, r"paired must name two metrics of bleu, .*; got 'bleu' and 'x'\."),
+        ({"paired": [("bleu", "x")]}, r"paired must name two metrics of 'bleu', .*; got 'bleu' and 'x'\."),
         (
             {"metrics": ["green"]},
             r"scores must have a column of numbers for each metric; got no 'green' in .*scores\.csv",
@@ -458,7 +458,7 @@ def test_times_refused(rated, tmp_path, rows, got):
 def test_of_sets_refused(fails, rated):
     given = ["compare-metrics", f"A={rated.long}", f"B={rated.long}"]
     for option in ("scores", "samples"):
-        refused = rf"compare-metrics: --{option} must name a set of A, B; got 'C'\. Add NAME=RATINGS\."
+        refused = rf"compare-metrics: --{option} must name a set of 'A', 'B'; got 'C'\. Add NAME=RATINGS\."
         fails(*given, f"--{option}", f"C={rated.scores}", match=refused)
         fails(*given, f"--{option}", rated.scores, match=rf"compare-metrics: --{option} must be NAME=FILE; got ")
 

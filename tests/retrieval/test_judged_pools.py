@@ -310,7 +310,7 @@ def test_the_command_with_a_judge(oracle, tmp_path, index, command):
     ("pool", "line"),
     [
         ("bleu:3,bleu:4", r"pool must have each list once; got 'bleu' twice\. Leave one out\.$"),
-        ("bleu:3,rouge-l", r"pool must be METRIC:N or all; got \(withheld\)\. Pass radcliq:200\.$"),
+        ("bleu:3,rouge-l", r"pool must be METRIC:N or all; got 'bleu:3,rouge-l'\. Pass radcliq:200\.$"),
         ("random:0", r"pool random must be an int from 1 to 60 \(reports of the corpus\); got 0\."),
         ("bleu:3,random:61", r"pool random must be an int from 1 to 60 \(reports of the corpus\); got 61\."),
         ("bleu:3,rouge-l:99", r"pool must be all, or an int from 1 to 60 \(reports that rouge-l can score\); got 99\."),

@@ -84,7 +84,9 @@ def test_lower_is_better(plugin, monkeypatch):
 
 
 def test_misuse(plugin):
-    with pytest.raises(InputError, match=r"sources must be NAME=FILE; got another text\. Write for example radgraph="):
+    with pytest.raises(
+        InputError, match=r"sources must be NAME=FILE; got 'radgraph\.tar\.gz'\. Write for example radgraph="
+    ):
         plugin(plugin.Config(sources=["radgraph.tar.gz"]))
     with pytest.raises(InputError, match=r"radgraph must be a model or a function of texts for metric 'radgraph'"):
         plugin(plugin.Config(metric="radgraph"))

@@ -352,7 +352,7 @@ def test_the_notes_say_what_was_drawn_of_what(tmp_path):
         ),
         ({"raters": ["../a"]}, r"raters must have different names .* got '\.\./a'\."),
         ({"others": {}}, r"candidates must have names of letters, digits and _ \. : \+ -, at least one; got none"),
-        ({"others": {"a b": {}}}, r"candidates must have names of .* got \(withheld\)\. Add --candidates NAME=FILE\."),
+        ({"others": {"a b": {}}}, r"candidates must have names of .* got 'a b'\. Add --candidates NAME=FILE\."),
         ({"others": {"study_id": {}}}, r"candidates must have names of .* got 'study_id'"),
         ({"studies": 0}, r"SurveyOptions: studies must be an int of at least 1; got 0\. Choose another number\."),
         ({"studies": 9}, r"studies must be at most 8, the references to draw from; got 9\. Draw fewer"),

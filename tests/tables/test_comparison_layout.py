@@ -323,7 +323,10 @@ def test_command_plots(oracle, files, tmp_path):
             "table: --oracle must have each name once; got 'bleu' twice",
         ),
         (["A={0}", "--paired", "A"], "table: --paired must be A,B; got 'A'. Write both"),
-        (["A={0}", "--paired", "A,B"], "table: --paired must name systems of the table, A; got 'B'. Add it."),
+        (
+            ["A={0}", "--paired", "A,B"],
+            "table: --paired must name systems of the table, 'A'; got 'B'. Correct",
+        ),
         (
             ["A={0}", "--format", "png"],
             "oracle table: --format must be one of table, jsonl, csv, md, tex; got 'png'",

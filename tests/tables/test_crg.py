@@ -212,9 +212,12 @@ def test_cells_that_are_no_labels(tmp_path, cell):
         score_crg(path, path, uncertain="blank")
 
 
-def test_a_report_is_not_quoted_as_a_label(tmp_path):
+def test_a_label_with_blanks_is_named_and_a_report_is_not(tmp_path):
     path = write(tmp_path / "r.csv", "ab", ["Small left effusion"], [("x",), ("y",)])
-    match = r"^score_crg: label column 1 \(\(withheld\)\) of .* must hold"
+    with pytest.raises(InputError, match=r"^score_crg: label column 1 \('Small left effusion'\) of .* must hold"):
+        score_crg(path, path, uncertain="blank")
+    path = write(tmp_path / "r.csv", "ab", ["Small left effusion. " * 10], [("x",), ("y",)])
+    match = r"^score_crg: label column 1 \(a text of 209 characters\) of .* must hold"
     with pytest.raises(InputError, match=match):
         score_crg(path, path, uncertain="blank")
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from mbrs.metrics import Metric, register
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.retrieval.rewards import Scorer
 
 
@@ -34,10 +34,10 @@ class MetricOracle(Metric):  # type: ignore[misc]
     def __init__(self, cfg: Config) -> None:
         super().__init__(cfg)
         sources = dict(given.partition("=")[::2] for given in cfg.sources)
-        if not all(sources.values()):
-            raise InputError(
-                "sources", "must be NAME=FILE", "another text", "Write for example radgraph=radgraph.tar.gz."
-            )
+        incomplete = [given for given in cfg.sources if not given.partition("=")[2]]
+        if incomplete:
+            step = "Write for example radgraph=radgraph.tar.gz."
+            raise InputError("sources", "must be NAME=FILE", shown(incomplete[0]), step)
         self._scorer = Scorer.open(cfg.metric, None, sources)
         self.HIGHER_IS_BETTER = self._scorer.record.higher_is_better
 
