@@ -14,6 +14,11 @@ from metric_oracle.corpora.text_files import check_unpacked
 _MIMIC_FILE = re.compile(r"s5\d{7}\.txt")
 
 
+def has_report_files(folder: Path) -> bool:
+    """Return whether a folder has report files of MIMIC-CXR in it, at any depth."""
+    return any(_MIMIC_FILE.fullmatch(name) for _, _, names in os.walk(folder) for name in names)
+
+
 def find_report_files(path: Path) -> dict[str, str]:
     """Return name -> path of each report file in a folder, or name -> name in a zip archive, sorted by name.
 
@@ -36,13 +41,18 @@ def find_report_files(path: Path) -> dict[str, str]:
                 raise InputError(
                     f"{path} has a member whose path leads out of the archive.", "Fetch the archive again."
                 )
-        names = [member for member in members if _MIMIC_FILE.fullmatch(PurePosixPath(member).name)]
-        files = {member: member for member in names}
+        # Programs of Windows may write names with backslashes.
+        found = [(member.replace("\\", "/"), member) for member in members]
+        found = [(name, member) for name, member in found if _MIMIC_FILE.fullmatch(PurePosixPath(name).name)]
+        files, names = dict(found), [name for name, _ in found]
         if len(files) < len(names):
             doubled = next(member for member, count in Counter(names).items() if count > 1)
             raise InputError(f"{path} has two members called {doubled}.", "Fetch the archive again.")
     if not files:
-        raise InputError(f"{path} holds no report files such as p10/p10000032/s50414267.txt.", "Check the name.")
+        step = "Name a file, or a folder with a text file for each report, called by its id."
+        if not path.is_dir():
+            step = "Unpack it, and name the file or folder with the reports."
+        raise InputError(f"{path} holds no report files such as p10/p10000032/s50414267.txt.", step)
     return dict(sorted(files.items()))
 
 

@@ -24,6 +24,7 @@ from metric_oracle.corpora.tables import (
     table_kind,
 )
 from metric_oracle.corpora.text_files import checked_separator, csv_body, read_text, usual_quotes
+from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, read_text_files
 from metric_oracle.corpora.usual_names import (
     GENERATED,
     PLAIN,
@@ -76,6 +77,15 @@ def read_rows(
     Columns, encoding and separator are None where the caller does not name them. Raise InputError if the columns
     are not clear then, or an option does not apply to the file.
     """
+    if path.is_dir():
+        _check_no_columns(path, id_column, text_column)
+        files = find_text_files(path)
+        if not files:
+            raise InputError(
+                f"{path} is a folder without text files.",
+                "Name a file, or a folder with a text file for each report, called by its id.",
+            )
+        return Rows(WHAT, read_text_files([*files.values()]), Keys([*files], None, "file name"), ids_from=IDS_FROM)
     ending = file_ending(path)
     if ending in _LINES:
         _check_no_columns(path, id_column, text_column)

@@ -38,7 +38,8 @@ def as_predictions(predictions: Any, read: Read = DEFAULT, *, wanted: str | None
     """
     check_applies(read, "predictions")
     if isinstance(predictions, str | Path):
-        path = existing_file(Path(predictions))
+        path = Path(predictions)
+        path = path if path.is_dir() else existing_file(path)
         rows = read_rows(path, read.id_column, read.text_column, read.encoding, read.separator)
         return _assembled(rows, path, read, wanted)
     if isinstance(predictions, Reports):
@@ -62,8 +63,8 @@ def read_predictions(path: str | Path, read: Read | None = None) -> Reports:
     Parameters
     ----------
     path : str or path
-        CSV, TSV, Parquet, JSON, JSON Lines, Excel, or text with one report a line. docs/formats.md lists the models
-        whose files are recognised.
+        CSV, TSV, Parquet, JSON, JSON Lines, Excel, text with one report a line, or a folder with a text file for each
+        report, called by its id. docs/formats.md lists the models whose files are recognised.
     read : Read, optional
         How they are read: [`Read`][metric_oracle.Read]. Predictions that have only an order need its `ids`, those of
         images its `metadata`.

@@ -15,7 +15,7 @@ from metric_oracle.base.shown import html_table
 from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
-from metric_oracle.corpora.mimic_files import find_report_files, read_report_files
+from metric_oracle.corpora.mimic_files import find_report_files, has_report_files, read_report_files
 from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.sections import by_headings, extract_mit, extract_yu2023
 from metric_oracle.corpora.splits import ids_of_split
@@ -34,6 +34,7 @@ from metric_oracle.corpora.tables import (
     written,
 )
 from metric_oracle.corpora.text_files import file_ending
+from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, read_text_files
 from metric_oracle.corpora.texts import checked_texts, count_marks, is_missing, remarks, state_of
 from metric_oracle.corpora.usual_names import GENERATED, PLAIN, REFERENCE, SECTIONS, matching, section_of_column
 
@@ -260,8 +261,8 @@ def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequ
     Parameters
     ----------
     path : str or path
-        A table (CSV, TSV, Parquet, JSON, JSON Lines, Excel), the folder of MIMIC-CXR's reports, or
-        ``mimic-cxr-reports.zip``.
+        A table (CSV, TSV, Parquet, JSON, JSON Lines, Excel), the folder of MIMIC-CXR's reports,
+        ``mimic-cxr-reports.zip``, or a folder with a text file for each report, called by its id.
     read : Read, optional
         How they are read: [`Read`][metric_oracle.Read]. The section decides between columns, and what is cut out of
         MIMIC-CXR's files, where the default is the impression.
@@ -306,7 +307,10 @@ def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequ
                 shown(read.section),
                 f"Use {option('profile', 'mit')}.",
             )
-        source = _mimic_source(path, read.profile, read.section or USUAL)
+        files = find_text_files(path) if path.is_dir() and not has_report_files(path) else {}
+        source = (
+            _folder_source(files, read.section) if files else _mimic_source(path, read.profile, read.section or USUAL)
+        )
     else:
         table = read_table(path, encoding=read.encoding, separator=read.separator)
         source = table_source(table, read.section, read.id_column, read.text_column, keep)
@@ -598,7 +602,16 @@ def one_text_each(
     return first
 
 
-# MIMIC-CXR report files
+# Folders and archives
+
+
+def _folder_source(files: Mapping[str, Path], section: str | None) -> _Source:
+    """Return the rows of a folder of plain text files, by their ids."""
+    ids, paths = list(files), list(files.values())
+    known = (section, "caller" if section else "")
+    return _Source(
+        WHAT, ids, lambda rows: read_text_files([paths[row] for row in rows]), known, section, ids_from=IDS_FROM
+    )
 
 
 def _mimic_source(path: Path, profile: str, section: str) -> _Source:

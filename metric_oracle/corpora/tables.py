@@ -11,7 +11,7 @@ twice.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,9 @@ _PLAIN = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     *(pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null),
 )
+
+
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
 
 
 @dataclass(frozen=True)
@@ -399,6 +402,9 @@ def of_arrow(table: pa.Table) -> list["pl.Series | pa.ChunkedArray"]:
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
+        if any(is_kind(column.type) for is_kind in _BYTES):
+            with suppress(pa.ArrowInvalid):  # texts of a writer that does not say so; others are no texts
+                column = column.cast(pa.large_string())
         is_plain = any(is_kind(column.type) for is_kind in _PLAIN)
         columns.append(pl.Series(name, column) if is_plain else column)
     return columns

@@ -38,12 +38,21 @@ _STEP = f"Save the file in UTF-8{if_taken('encoding', _NAMED)}."
 def existing_file(path: Path) -> Path:
     """Return `path`; raise InputError unless it is a regular file, and unaltered if a signature file is beside it.
 
-    Pipes are refused: reading one could block for ever.
+    Pipes are refused: reading one could block for ever. So are pointers of Git LFS and pages of HTML, which stand in
+    the place of a file that was not fetched.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError(f"{path} is a pipe or device.", "Write it to a file first.")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, where a file is expected.", "Name the file in it.")
     if not path.is_file():
         raise InputError(f"there is no file {path}.", "Check the name.")
+    with path.open("rb") as file:
+        start = file.read(512).lstrip(codecs.BOM_UTF8 + b" \t\r\n").lower()
+    if start.startswith(b"version https://git-lfs.github.com/"):
+        raise InputError(f"{path} is a pointer of Git LFS, not the file itself.", "Fetch it: git lfs pull.")
+    if start.startswith((b"<!doctype html", b"<html")):
+        raise InputError(f"{path} is a page of HTML, as a site sends in place of a file.", "Download the file itself.")
     check_unaltered(path)
     return path
 

@@ -66,6 +66,7 @@ _SEARCHED = [(kind, re.compile(pattern)) for kind, pattern in _WITHIN]
 # A quick look, because reports rarely have any: what each of `_PATTERNS` needs, and each of `_SEARCHED`.
 _QUOTE_OR_LIST, _DTYPE = re.compile(rf"[{_QUOTES}\[]"), "dtype: "
 _CHARACTER = re.compile(r"[\\\"<\[&#@:\u0120\u010a\u2581]|_x000|seq|token")
+_DECOMPOSED = "with letters and their accents apart (Unicode NFD)"
 _HEADED = "with a heading (Findings:)"  # where most texts have both, they were cut
 
 
@@ -120,6 +121,8 @@ def count_marks(texts: Iterable[str]) -> Counter[str]:
             kind = next((kind for kind, pattern in _SEARCHED if pattern.search(text)), None)
         if kind is None and headings_of(text):
             kind = _HEADED
+        if kind is None and not text.isascii() and not unicodedata.is_normalized("NFC", text):
+            kind = _DECOMPOSED
         if kind is not None:
             counts[kind] += 1
     return counts

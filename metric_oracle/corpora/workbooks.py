@@ -1,22 +1,28 @@
 """Excel workbooks (.xlsx): the cells of a sheet. Each becomes the text that a CSV file would have."""
 
+import re
 import zipfile
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from metric_oracle.base.errors import InputError, not_installed
 from metric_oracle.corpora.text_files import check_unpacked, existing_file
+from metric_oracle.corpora.usual_names import IDS, TEXTS, matching
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_TITLES = 10  # rows above a header, at most
 
 
 def read_sheet(path: Path) -> tuple[list[str], list["pl.Series"], str]:
     """Return header, columns and a note ("" or "sheet 1 of 2") of the first visible sheet of a workbook.
 
     Numbers become text without an exponent or a needless ".0", dates as ``2020-01-31 00:00:00``. A cell without
-    content, or with an error such as #N/A, is None; rows without any content are left out.
+    content, or with an error such as #N/A, is None; rows without any content, and titles above the header, are left
+    out. Raise InputError for a formula without its result.
     """
     import polars as pl
 
@@ -35,10 +41,54 @@ def read_sheet(path: Path) -> tuple[list[str], list["pl.Series"], str]:
         raise _damaged(path) from None
     if sheet is None or cells is None or not cells.height:
         raise InputError(f"{path} has no table in its first visible sheet.", "Put the table there, or show its sheet.")
-    filled = cells[1:].filter(~pl.all_horizontal(pl.all().is_null()))
+    number = workbook.sheet_names.index(sheet.name)
+    _check_formulas(path, number)
+    n_above = _n_above_header(cells)
+    filled = cells[n_above + 1 :].filter(~pl.all_horizontal(pl.all().is_null()))
     # The note says which of several sheets was read, by number: its name may be that of a patient.
-    note = f"sheet {workbook.sheet_names.index(sheet.name) + 1} of {n}" if (n := len(workbook.sheet_names)) > 1 else ""
-    return [name or "" for name in cells.row(0)], filled.get_columns(), note
+    notes = [f"sheet {number + 1} of {n}"] if (n := len(workbook.sheet_names)) > 1 else []
+    notes += [f"without {n_above} row{'s' * (n_above > 1)} above the header"] if n_above else []
+    return [name or "" for name in cells.row(n_above)], filled.get_columns(), ", ".join(notes)
+
+
+def _n_above_header(cells: "pl.DataFrame") -> int:
+    """Return the number of rows above the header: those with one cell, such as a title, before one with usual names."""
+    for number, row in enumerate(cells.head(_TITLES + 1).iter_rows()):
+        names = [name for name in row if name]
+        if len(names) > 1:
+            return number if number and matching(names, IDS | TEXTS) else 0
+    return 0
+
+
+def _check_formulas(path: Path, number: int) -> None:
+    """Raise InputError if the sheet of a number has a formula whose result the file lacks: it would be an empty cell.
+
+    Programs that write formulas without computing them leave such files.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = {PurePosixPath(name).as_posix(): name for name in archive.namelist()}
+        listed = re.findall(r"<(?:\w+:)?sheet\s[^>]*?\w+:id=[\"']([^\"']+)", archive.read("xl/workbook.xml").decode())
+        related = archive.read("xl/_rels/workbook.xml.rels").decode()
+        targets = {
+            found[1]: target[1]
+            for relation in re.findall(r"<(?:\w+:)?Relationship\s[^>]*>", related)
+            if (found := re.search(r"\bId=[\"']([^\"']+)", relation))
+            and (target := re.search(r"\bTarget=[\"']([^\"']+)", relation))
+        }
+        target = targets.get(listed[number], "") if number < len(listed) else ""
+        member = members.get(target.lstrip("/") if target.startswith("/") else f"xl/{target}")
+        sheet = "" if member is None else archive.read(member).decode("utf-8", "replace")
+    cells = re.findall(r"<(?:\w+:)?c\s([^>]*)>\s*(<(?:\w+:)?f\b.*?)</(?:\w+:)?c>", sheet, re.DOTALL)
+    without = [
+        re.sub(r".*\br=[\"'](\w+).*", r"\1", attributes, flags=re.DOTALL)
+        for attributes, content in cells
+        if not re.search(r"<(?:\w+:)?v>[^<]", content) and not re.search(r"\bt=[\"']str", attributes)  # "" is a result
+    ]
+    if without:
+        raise InputError(
+            f"{path} has formulas without their results ({len(without):,}, the first in cell {without[0]}).",
+            "Open it in Excel or LibreOffice and save it, or write the values.",
+        )
 
 
 def _check_archive(path: Path) -> None:

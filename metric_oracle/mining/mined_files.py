@@ -39,7 +39,8 @@ class MinedFile:
 
         self._path, self._argument = path, argument
         if not path.is_file():
-            raise InputError(argument, "must be an existing file", path, f"Write one with {as_called('mine')}.")
+            got = f"the folder {path}" if path.is_dir() else path
+            raise InputError(argument, "must be an existing file", got, f"Write one with {as_called('mine')}.")
         try:
             self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)
             record = record_of(self._file.schema_arrow)

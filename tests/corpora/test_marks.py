@@ -35,6 +35,7 @@ MARKED = {
     ],
     r"with escapes (\n, \")": [r"{}\nNo edema.", r"{}\r\nNo edema.", r'The \"heart\": {}', '""Normal"": {}', "{}_x000D_"],  # noqa: E501
     "with a heading (Findings:)": ["Findings: {}", "{} IMPRESSION: Normal.", "**Impression:** {}", "## Findings\n{}"],
+    "with letters and their accents apart (Unicode NFD)": ["Oede\u0300me: {}"],
     "with HTML (&amp;)": ["A &amp; B: {}", "&quot;{}&quot;", "{}<br>Normal.", "&#39;{}&#39;"],
 }  # fmt: skip
 PLAIN = [

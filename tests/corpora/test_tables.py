@@ -4,6 +4,7 @@ import json
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import metric_oracle as mo
@@ -166,3 +167,20 @@ def test_tables_without_rows(tmp_path, oracle):
     for path in files:
         words = ["build-index", path, "--out", tmp_path / "SET", "-m", "rouge-l", "--shard-rows", "1"]
         assert_refused(oracle(*words), r".* no row.*\. Check what wrote or filtered it", "")
+
+
+# Texts as bytes
+
+
+def test_binary_columns_of_texts_are_read(tmp_path):
+    table = pa.table(
+        {"study_id": pa.array([b"1", b"2"]), "report": pa.array(["Œdème.".encode(), None], pa.large_binary())}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    for given in (tmp_path / "a.parquet", table, pl.from_arrow(table)):
+        found = mo.reports(given).read()
+        assert (found.ids, found.texts, found.states["missing"]) == (["1"], ["Œdème."], ["2"])
+    table = pa.table({"study_id": ["1"], "report": ["A."], "image": pa.array([b"\xff\xd8"])})
+    assert as_reports(table).texts == ["A."]
+    with pytest.raises(InputError, match="has bytes instead of text in row 1"):
+        as_reports(table, mo.Read(text_column="image"))

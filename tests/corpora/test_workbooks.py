@@ -5,6 +5,7 @@ import zipfile
 
 import pytest
 
+import metric_oracle as mo
 from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.corpora.label_tables import LABELS, read_labels
 from metric_oracle.corpora.predictions import read_predictions
@@ -95,3 +96,47 @@ def test_without_the_extra(tmp_path, monkeypatch):
     match = r"^.*a\.xlsx needs the Python package fastexcel, which is not installed\. Run: pip install "
     with pytest.raises(BackendError, match=match):
         read_reports(path)
+
+
+def with_formula(path, cell):
+    """Write a workbook whose cell B3 is this XML."""
+    path = write_workbook(path, {"A": [["id", "report"], ["x", "Clear."], ["y", "MARK"]]})
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name).decode() for name in archive.namelist()}
+    old = '<c r="B3" t="inlineStr"><is><t xml:space="preserve">MARK</t></is></c>'
+    assert old in members["xl/sheet1.xml"]
+    members["xl/sheet1.xml"] = members["xl/sheet1.xml"].replace(old, cell)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize("result", ["", "<v></v>", "<v/>"])
+def test_a_formula_without_its_result_is_no_empty_report(tmp_path, result):
+    path = with_formula(tmp_path / "a.xlsx", f'<c r="B3"><f>A3&amp;"."</f>{result}</c>')
+    match = r"a\.xlsx has formulas without their results \(1, the first in cell B3\)\. Open it in Excel or LibreOffice"
+    for read in (read_reports, mo.read_predictions):
+        with pytest.raises(InputError, match=match):
+            read(path)
+
+
+def test_a_formula_with_its_result_is_that(tmp_path):
+    path = with_formula(tmp_path / "a.xlsx", '<c r="B3" t="str"><f>A3&amp;"."</f><v>y.</v></c>')
+    assert mo.read_predictions(path).texts == ["Clear.", "y."]
+    path = with_formula(tmp_path / "a.xlsx", '<c r="B3" t="str"><f>""</f><v></v></c>')
+    assert mo.read_predictions(path).texts == ["Clear.", ""]
+
+
+def test_a_title_above_the_header_is_left_out(tmp_path):
+    rows = [["id", "report"], ["x", "Clear."], ["y", "Edema."]]
+    for above in ([["Reports of 2020", None]], [["Reports", None], [None, None], ["by A", None]]):
+        path = write_workbook(tmp_path / "a.xlsx", {"A": [*above, *rows]})
+        for read in (read_reports, mo.read_predictions):
+            found = read(path)
+            assert (found.ids, found.texts) == (["x", "y"], ["Clear.", "Edema."])
+            assert "above the header" in found.source
+    with pytest.raises(InputError, match="has no column"):
+        read_reports(
+            write_workbook(tmp_path / "b.xlsx", {"A": [["Reports", None], ["key", "words"], ["x", "Clear it."]]})
+        )
