@@ -236,3 +236,21 @@ def test_ratings_of_other_pairs(oracle, tmp_path, base):
     code, _, err = oracle("train-crepe", references, made, rated("some.csv", "1", 6), *common, "--epochs", "1")
     assert code == 0
     assert "left out: 1 pairs without counts\n" in err
+
+
+def test_counts_belong_to_the_pairs_by_their_ids(oracle, tmp_path, base):
+    """Rated pairs that have no text, and another order of the rows, change nothing that is learned."""
+    header = ("study_id", "error_category", "rater_index", "clinically_significant", "num_errors")
+    texts = {str(n): f"{WORDS[n % 6]} {WORDS[n % 5]}" for n in range(1, 7)}
+    rows = [(s, c, 0, g, (int(s) * (c + 1)) % 4) for s in texts for c in range(6) for g in ("true", "false")]
+    more = [("0", c, 0, g, 9) for c in range(6) for g in ("true", "false")]
+    references, made = (write(tmp_path / f"{name}.csv", texts) for name in ("one", "two"))
+    learned = []
+    for name, rated in (("plain", rows), ("more", [*more, *rows[::-1]]), ("fewer", [*rows[:-1], (*rows[-1][:4], 9)])):
+        words = ["train-crepe", references, made, write(tmp_path / f"{name}.csv", rated, header), "--base", base]
+        code, _, err = oracle(*words, "--out", tmp_path / name, "--epochs", "2", "--batch-size", "2")
+        assert code == 0, err
+        learned.append(json.loads((tmp_path / name / "training.json").read_text())["losses"])
+    plain, of_more, of_others = learned
+    assert of_more == plain
+    assert of_others != plain

@@ -439,6 +439,18 @@ def test_leftovers_of_killed_writers_go(results, tmp_path, ending):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+def test_files_of_a_user_beside_ours_stay(results, tmp_path, ending):
+    """Only a name with a number in it is that of a writer."""
+    path = tmp_path / f"r{ending}"
+    names = [f".{path.name}.{middle}.tmp" for middle in ("mine", "", "12a", "1.2", "-1")]
+    for name in names:
+        (tmp_path / name).write_text("a user's")
+    for _ in range(2):
+        results.write(path)
+        assert {name: (tmp_path / name).read_text() for name in names} == dict.fromkeys(names, "a user's")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_full_disk_leaves_the_old_file(results, tmp_path, ending):
     path = tmp_path / f"r{ending}"
     results.write(path)
