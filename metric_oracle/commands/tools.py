@@ -50,7 +50,7 @@ def demo(
     with progress("demo") as step:
         outcome = run_demo(reports, tests, seed=seed, folder=folder, progress=step, tell=note)
     show(demo_tables(outcome))
-    put("\nIt works: each search looked at every report, and its code is compiled now.")
+    put("\nIt works: the searches ran on this machine, and their code is compiled now.")
     if folder is not None:
         put(f"{folder}: the files and the index. Try, in this folder:\n")
         put("\n".join(COMMANDS))
