@@ -21,8 +21,10 @@ The command line prints the line and exits with code 2; with code 1 for an `Exac
 and not a misuse.
 """
 
+import ast
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -260,8 +262,9 @@ def of_predictions() -> Iterator[None]:
 def option(name: str, value: str | bool = "", *, python: str = "") -> str:
     """Return an option for a message, which is written in the caller's terms: "--ids FILE", or in Python "ids=FILE".
 
-    `name` is the argument in Python, `value` what to pass; False is the option ``--no-...`` of a switch, True the bare
-    option. `python` says how a caller in Python gives it, where that is not `name` = `value`.
+    `name` is the argument in Python, `value` what to pass, a name in quotes as `repr` writes it; False is the option
+    ``--no-...`` of a switch, True the bare option. `python` says how a caller in Python gives it, where that is not
+    `name` = `value`.
     """
     if _OF_PREDICTIONS.get() and name in ("id_column", "text_column", "section"):
         name = f"predicted_{name}"
@@ -315,6 +318,8 @@ def _written(text: str, call: _Call) -> str:
             forms = forms_of(name)
             flag = next((call.flags[form] for form in forms if form in call.flags), f"--{name.replace('_', '-')}")
             flag = flag.replace("--", "--no-", 1) if value == "False" else flag
+            if value[:1] in ("'", '"'):
+                value = shlex.quote(ast.literal_eval(value))
             return flag if value in ("", "True", "False") else f"{flag} {value}"
         if python:
             return python

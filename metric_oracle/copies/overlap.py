@@ -27,7 +27,7 @@ from metric_oracle.copies.measure import (
     same_values,
     without_markers,
 )
-from metric_oracle.corpora.joining import check_joined, shared_column
+from metric_oracle.corpora.joining import check_joined, check_two_columns, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import together
 from metric_oracle.findings.cells import ALIKE, Record, over
@@ -424,9 +424,9 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
             if names is not None and names[0] == human.ids_from.name:
                 reports = side.with_ids(names[1]).read(predictions=True, default_section=section_of(index))
             tell = side.models.get("tell")
-            check_joined(
-                human.ids_from, reports.ids_from, partial(say, tell=tell), ("references", f"set {shown(name)}")
-            )
+            called = ("references", f"set {shown(name)}")
+            check_joined(human.ids_from, reports.ids_from, partial(say, tell=tell), called)
+            check_two_columns(human, reports, called)
         _say(reports, side)
         if references is not None:
             place = {study: row for row, study in enumerate(reports.ids)}

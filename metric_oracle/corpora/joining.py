@@ -1,22 +1,31 @@
 """Which ids of two sets of reports belong together: where the ids come from, and what may be joined."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from metric_oracle.base.errors import InputError, if_taken, option, shown
 from metric_oracle.corpora.tables import Table
-from metric_oracle.corpora.usual_names import IMAGE_IDS, OTHER_IDS, STUDY_IDS, bare_name
+from metric_oracle.corpora.usual_names import (
+    IMAGE_IDS,
+    OTHER_IDS,
+    SECTIONS,
+    STUDY_IDS,
+    TEXTS,
+    bare_name,
+    section_of_column,
+)
 
 # `id` may be that of either, and the path of an image is read as its study.
 _KINDS = {"studies": (STUDY_IDS | OTHER_IDS) - {"id"}, "images": IMAGE_IDS - {"path_to_image"}}
 
 
 class IdSource(NamedTuple):
-    """Where the ids of reports come from."""
+    """Where the ids of reports come from, and their texts."""
 
     name: str = ""  # the column, or what the keys are called
     by: str = ""  # "name" (a usual one), "caller", "key", "place" (there are no ids), or "" where that is not known
     columns: tuple[str, ...] = ()  # all columns of the table, of which another can be chosen
+    texts: str = ""  # the column of the texts where its name told it; "" for one that the caller named
 
     @property
     def described(self) -> str:
@@ -49,6 +58,42 @@ def shared_column(one: IdSource, other: IdSource) -> tuple[str, str] | None:
     else:
         usual = [bare_name((other if free[0] else one).name)]
     return next(((first[name], second[name]) for name in usual if name in first and name in second), None)
+
+
+class _Side(Protocol):
+    """Reports, or samples, of which each id has a list of texts."""
+
+    @property
+    def ids(self) -> Sequence[str]: ...
+    @property
+    def texts(self) -> Sequence[Any]: ...
+    @property
+    def ids_from(self) -> IdSource: ...
+
+
+def check_two_columns(one: _Side, other: _Side, names: tuple[str, str] = ("references", "predictions")) -> None:
+    """Raise InputError if both sides are one column of one table that has another column of reports.
+
+    A table with one column of reports can only be meant to be compared with itself. Two tables are one if columns and
+    texts are the same. A column that the caller named for either side is meant.
+    """
+    column = one.ids_from.texts
+    if not column or one.ids_from[2:] != other.ids_from[2:]:
+        return
+    # The other section of a report is not another report.
+    usual = TEXTS - frozenset().union(*SECTIONS.values()) if section_of_column(column) else TEXTS
+    rest = [name for name in one.ids_from.columns if name != column and bare_name(name) in usual]
+    texts = dict(zip(one.ids, one.texts, strict=True))
+    others = zip(other.ids, other.texts, strict=True)
+    are_equal = [text in (texts[study], [texts[study]]) for study, text in others if study in texts]
+    if rest and are_equal and all(are_equal):
+        raise InputError(
+            f"{names[0]} and {names[1]}",
+            "must be two columns",
+            f"{shown(column)} for both, of the candidates {shown(column, *rest)}",
+            f"Name the other one: {option('text_column', repr(rest[0]))} or "
+            f"{option('predicted_text_column', repr(rest[0]))}.",
+        )
 
 
 def check_joined(

@@ -19,22 +19,14 @@ from metric_oracle.corpora.tables import (
     canonical_ids,
     chexpert_studies,
     file_ending,
+    name_option,
     no_text,
     read_table,
     table_kind,
 )
 from metric_oracle.corpora.text_files import checked_separator, csv_body, read_text, usual_quotes
 from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, read_text_files
-from metric_oracle.corpora.usual_names import (
-    GENERATED,
-    PLAIN,
-    REFERENCE,
-    SECTIONS,
-    TEXTS,
-    bare_name,
-    matching,
-    section_of_column,
-)
+from metric_oracle.corpora.usual_names import TEXTS, bare_name, generated_names, matching, section_of_column
 
 _KNOWN = (
     ("CvT2DistilGPT2", {"report", "dicom_id"}),
@@ -70,12 +62,17 @@ class Rows:
 
 
 def read_rows(
-    path: Path, id_column: str | None, text_column: str | None, encoding: str | None, separator: str | None
+    path: Path,
+    id_column: str | None,
+    text_column: str | None,
+    encoding: str | None,
+    separator: str | None,
+    wanted: str | None = None,
 ) -> Rows:
     """Read the texts of a file in file order, and their ids if it has them.
 
-    Columns, encoding and separator are None where the caller does not name them. Raise InputError if the columns
-    are not clear then, or an option does not apply to the file.
+    Columns, encoding, separator and the section `wanted` are None where the caller does not name them. Raise
+    InputError if the columns are not clear then, or an option does not apply to the file.
     """
     if path.is_dir():
         _check_no_columns(path, id_column, text_column)
@@ -108,19 +105,24 @@ def read_rows(
             n = len(column) - is_header - len(cells)
             again = f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header" if n else ""
             return Rows(", ".join(filter(None, [what, note, again])), list(cells), None, section)
-    return rows_of_table(read_table(path, encoding=encoding, separator=separator), id_column, text_column)
+    return rows_of_table(read_table(path, encoding=encoding, separator=separator), id_column, text_column, wanted)
 
 
-def rows_of_table(table: Table, id_column: str | None, text_column: str | None) -> Rows:
-    """Return the texts and ids of a table; a column that the caller does not name (None) is found by its name."""
+def rows_of_table(table: Table, id_column: str | None, text_column: str | None, wanted: str | None = None) -> Rows:
+    """Return the texts and ids of a table; a column that the caller does not name (None) is found by its name.
+
+    Of columns of both sections, that of the section `wanted` has the texts.
+    """
     known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
-    name = text_column or generated_name(table, "the predictions", id_column)
+    name = text_column or generated_name(table, "the predictions", id_column, wanted)
     what = ", ".join(filter(None, [known, f"column {name}", table.note]))
     # An empty cell of a CSV or Excel file is an empty report, which is a failure of the model, not a missing study.
     absent = "" if table.kind in ("CSV", "TSV", "Excel") else None
     cells = [absent if text is None else text for text in table.texts(name)]
     keys = _keys(table, id_column)
     ids_from = UNKNOWN if keys is None else source_of_ids(table, keys.name, id_column)
+    if text_column is None:
+        ids_from = ids_from._replace(texts=name)
     return Rows(what, cells, keys, section_of_column(name), table, ids_from)
 
 
@@ -191,21 +193,21 @@ def _one_column(text: str, separator: str, path: Path) -> list[str] | None:
     return cells
 
 
-def generated_name(table: Table, what: str, id_column: str | None) -> str:
+def generated_name(table: Table, what: str, id_column: str | None, wanted: str | None = None) -> str:
     """Return the name of the column with the reports that a model wrote; `what` calls them in messages.
 
-    A column called `prediction` or the like wins: the file may hold the reference in another one. Raise InputError if
-    no column, or more than one, is clearly it.
+    A column called `prediction` or the like wins: the file may hold the reference in another one. Of columns of both
+    sections, that of the section `wanted` is it. Raise InputError if no column, or more than one, can be it.
     """
     id_cells = table.id_cells(id_column, is_optional=True)
-    names: list[str] = []
-    for usual in (GENERATED, PLAIN | frozenset.union(*SECTIONS.values()), REFERENCE):
-        names = names or matching(table.names, usual)
-    names = names or ([] if id_cells is None else table.only_other(id_cells.name))
-    if len(names) == 1:
+    id_name = "" if id_cells is None else id_cells.name
+    names, is_clear = generated_names(table.names, wanted, lambda: table.others_of_words(id_name))
+    if not id_name and not matching(names, TEXTS):  # one of them may hold the ids
+        names, is_clear = [], False
+    if is_clear:
         return names[0]
     candidates = f"; candidates are {shown(*names)}" if names else ""
-    options = [option(f"{kind}_column", "NAME") for kind in ["id"] * (id_cells is None) + ["text"]]
+    options = [option("id_column", "NAME")] * (id_cells is None) + [name_option("text_column", names)]
     raise no_text(table, f"has no column that is clearly {what}{candidates}", options)
 
 

@@ -40,7 +40,7 @@ def as_predictions(predictions: Any, read: Read = DEFAULT, *, wanted: str | None
     if isinstance(predictions, str | Path):
         path = Path(predictions)
         path = path if path.is_dir() else existing_file(path)
-        rows = read_rows(path, read.id_column, read.text_column, read.encoding, read.separator)
+        rows = read_rows(path, read.id_column, read.text_column, read.encoding, read.separator, read.section or wanted)
         return _assembled(rows, path, read, wanted)
     if isinstance(predictions, Reports):
         check_applies(read, "Reports, which are read already")
@@ -49,7 +49,9 @@ def as_predictions(predictions: Any, read: Read = DEFAULT, *, wanted: str | None
     table, texts = in_memory(predictions)
     if table is not None:
         check_applies(read, "a table in memory", f"for {table.path}")
-        return _assembled(rows_of_table(table, read.id_column, read.text_column), table.path, read, wanted)
+        return _assembled(
+            rows_of_table(table, read.id_column, read.text_column, read.section or wanted), table.path, read, wanted
+        )
     check_applies(read, "texts without columns")
     where = "the predictions in memory"
     cells = checked_texts(single_texts(texts or [], where), where)

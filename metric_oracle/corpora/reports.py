@@ -28,6 +28,7 @@ from metric_oracle.corpora.tables import (
     chexpert_studies,
     columns_error,
     existing_file,
+    name_option,
     no_text,
     read_table,
     single_texts,
@@ -36,7 +37,7 @@ from metric_oracle.corpora.tables import (
 from metric_oracle.corpora.text_files import file_ending
 from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, read_text_files
 from metric_oracle.corpora.texts import checked_texts, count_marks, is_missing, remarks, state_of
-from metric_oracle.corpora.usual_names import GENERATED, PLAIN, REFERENCE, SECTIONS, matching, section_of_column
+from metric_oracle.corpora.usual_names import SECTIONS, TEXTS, matching, section_of_column, written_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -540,6 +541,8 @@ def table_source(
     splits = written(table.column("split")) if "split" in table.names else None
     kept = {name: kept_values(table.column(name)) for name in check_kept(keep)}
     ids_from = source_of_ids(table, id_name, id_column)
+    if text_column is None and len(names) == 1:
+        ids_from = ids_from._replace(texts=names[0])
     return _Source(what, ids, texts, known_section, section, splits, first_images, ids_from, kept)
 
 
@@ -565,17 +568,18 @@ def _text_names(
     if all(len(names) == 1 for names in of_parts):
         return [names[0] for names in of_parts], "+".join(parts)
     of_section = of_parts[0] if len(parts) == 1 else []
-    names = of_section or matching(table.names, PLAIN | REFERENCE | frozenset.union(*SECTIONS.values()))
-    if not names or (not of_section and matching(names, PLAIN)):  # a report may be the generated one
-        names += matching(table.names, GENERATED)
-    names = names or (table.only_other(id_name) if id_name else [])
+    names, is_clear = of_section, len(of_section) == 1
+    if not names:
+        names, is_clear = written_names(table.names, lambda: table.others_of_words(id_name))
+    if not id_name and not matching(names, TEXTS):  # one of them may hold the ids
+        names, is_clear = [], False
     of_column = section_of_column(names[0]) if len(names) == 1 else None
-    if len(names) != 1 or of_column not in (None, section or of_column):
+    if not is_clear or of_column not in (None, section or of_column):
         if not names and not id_name:
             return [], None
         candidates = f"; candidates are {shown(*names)}" if names else ""
         problem = f"has no column that is clearly the {section or USUAL}{candidates}"
-        options = [option("text_column", "NAME")]
+        options = [name_option("text_column", names)]
         if names:
             options[0] += f" or {option('section')}"
         if not id_name:

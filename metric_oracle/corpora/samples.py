@@ -242,7 +242,8 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
     known_section = (read.section, "caller") if read.section else by_column
     samples = (_of_lists if _has_lists(cells) else _of_rows)(table, ids, cells, column, known_section)
     by_place = id_cells.name == PLACE.name and table.keys is not None
-    return replace(samples, ids_from=PLACE if by_place else source_of_ids(table, id_cells.name, read.id_column))
+    ids_from = PLACE if by_place else source_of_ids(table, id_cells.name, read.id_column)
+    return replace(samples, ids_from=ids_from if read.text_column or by_place else ids_from._replace(texts=name))
 
 
 def _has_lists(cells: Iterable[Any]) -> bool:

@@ -34,7 +34,7 @@ from metric_oracle.corpora.text_files import (
     usual_quotes,
 )
 from metric_oracle.corpora.texts import MISSING_WORDS, is_missing
-from metric_oracle.corpora.usual_names import IDS, IMAGE_IDS, TEXTS, bare_name, id_names, matching
+from metric_oracle.corpora.usual_names import IDS, IMAGE_IDS, TEXTS, bare_name, id_names, is_report, matching
 from metric_oracle.corpora.workbooks import read_sheet
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def text_options(path: Path) -> list[str]:
 
 _MIMIC_ID = r"^(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?$"
 _NUMBER = r"^\d+(?:\.0)?$"
+_WORDS = r"[^\W\d_]\S*\s+\S*[^\W\d_]"
 # What Python's `strip` removes; Polars' own leaves the separators of ASCII.
 _BLANKS = "".join(character for character in map(chr, range(0x3001)) if character.isspace())
 # What is meant as a number, and may be read in two ways: "1,234", "25%".
@@ -304,13 +305,22 @@ class Table:
                 return self.column(names[0])
         return None
 
-    def only_other(self, id_name: str) -> list[str]:
-        """Return the only named column besides the ids, in a list, if it has a cell of several words; else []."""
-        names = [name for name in self.names if name not in (id_name, "") and not name.startswith("Unnamed: ")]
-        is_text = len(names) == 1 and any(
-            isinstance(cell, str) and len(cell.split()) > 1 for cell in self.column(names[0])
-        )
-        return names if is_text else []
+    def others_of_words(self, id_name: str) -> list[str]:
+        """Return the columns without a usual name, other than the ids, that have a cell of several words."""
+        names = [name for name in dict.fromkeys(self.names) if name != id_name and is_report(name)]
+        return [name for name in names if bare_name(name) not in TEXTS and self._has_words(name)]
+
+    def _has_words(self, name: str) -> bool:
+        """Return whether a cell of a column is several words, or a list with such a text."""
+        import polars as pl
+
+        cells = self.column(self.names.index(name), is_text=True)
+        if cells.dtype == pl.String:
+            return bool(cells.str.contains(_WORDS).any())
+        if cells.dtype != pl.Object:
+            return False
+        lists = (cell if isinstance(cell, list | tuple) else [cell] for cell in cells)
+        return any(isinstance(text, str) and re.search(_WORDS, text) is not None for cell in lists for text in cell)
 
     def scores(self, name: str, *, may_be_words: bool = False) -> "pl.Series | None":
         """Return a column as floats, null for a missing cell; raise InputError for a cell with anything else.
@@ -443,6 +453,11 @@ def columns_error(table: Table, problem: str, options: Sequence[str], more: str 
     error = ColumnsError(f"{table.path} {problem}.", f"{pass_them}; columns: {table.header}.{more}")
     error.path, error.options, error.header = str(table.path), tuple(options), table.header
     return error
+
+
+def name_option(name: str, candidates: Sequence[str] = ()) -> str:
+    """Return the option `name` for a message, with the likeliest candidate, the first, if that can be shown."""
+    return option(name, repr(candidates[0]) if candidates and shown(candidates[0]) == repr(candidates[0]) else "NAME")
 
 
 def no_text(table: Table, problem: str, options: Sequence[str]) -> InputError:

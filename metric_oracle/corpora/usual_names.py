@@ -4,7 +4,7 @@ Names are compared as `bare_name` writes them: "Case No." is `case_no`.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 
 def _names(listed: str) -> frozenset[str]:
@@ -17,7 +17,7 @@ OTHER_IDS = _names(
     "studyid study_uid study_no study_nr study_number study_instance_uid studyinstanceuid "
     "case case_id caseid case_no case_nr case_num case_number case_name case_uid "
     "accession accession_id accession_no accession_nr accession_num accession_number accessionnumber "
-    "exam_id examid exam_no exam_number examination_id "
+    "exam exam_id examid exam_no examno exam_number examination_id custom_id "
     "report_id reportid report_no report_nr report_number report_uid "
     "sample_id example_id instance_id item_id record_id entry_id document_id order_id uuid guid qid question_id"
 )
@@ -32,19 +32,30 @@ SECTIONS = {
     "findings": _names("findings finding findings_text finding_text findings_section section_findings report_findings"),
 }
 PLAIN = _names("report reports report_text text reporttext full_report full_text caption filtered")
-GENERATED = _names(
+_OF_MODELS = _names(
     "model_prediction prediction predictions predicted pred preds predicted_report predicted_text report_predicted "
+    "pred_report pred_text pred_findings pred_impression predicted_findings predicted_impression "
     "report_generated generated generated_report generated_text generated_findings generated_finding "
     "generated_impression generation generations model_report model_output model_response model_text "
-    "output output_text outputs response responses answer answer_text completion hypothesis decoded "
+    "hypothesis hypotheses hyp hyps candidate candidate_report predict filtered_resps llm_output decoded "
     "system_output ai_report"
 )
+# In data for training these are what a radiologist wrote.
+_OF_EITHER = _names("output output_text outputs response responses answer answer_text completion")
+GENERATED = _OF_MODELS | _OF_EITHER
 REFERENCE = _names(
     "reference references reference_report reference_text ref refs ground_truth groundtruth ground_truth_report gt "
-    "gt_report gt_text gold gold_report target target_text label_text true_report original_report actual_report "
-    "human_report radiologist_report"
+    "gt_report gt_text gt_findings gt_impression gold gold_report target target_text label_text true_report "
+    "original_report actual_report human_report radiologist_report"
 )
-TEXTS = PLAIN | GENERATED | REFERENCE | frozenset.union(*SECTIONS.values())
+_OF_SECTIONS = frozenset.union(*SECTIONS.values())
+TEXTS = PLAIN | GENERATED | REFERENCE | _OF_SECTIONS
+# Columns of words that are no reports.
+_NO_REPORTS = _names(
+    "indication indications history clinical_history clinical_information comparison technique examination procedure "
+    "view views view_position viewposition study_description studydescription split mesh problems labels image images "
+    "image_path path file filename prompt question instruction context system model gender sex modality"
+)
 
 
 def bare_name(name: str) -> str:
@@ -64,7 +75,44 @@ def id_names(names: Iterable[str]) -> list[str]:
     return [*known, *others] if [*map(bare_name, known)] in ([], ["id"]) else known
 
 
+def is_report(name: str) -> bool:
+    """Return whether a column of a name that is not usual may hold reports, by its name."""
+    bare = bare_name(name)
+    return bool(bare) and bare not in IDS | _NO_REPORTS and not name.startswith("Unnamed: ")
+
+
+def generated_names(
+    names: Collection[str], section: str | None, unknown: Callable[[], list[str]]
+) -> tuple[list[str], bool]:
+    """Return which columns may hold what a model wrote, the likeliest first, and whether nothing else can be meant.
+
+    `section` is the wanted one, None if that is not known. `unknown` returns the columns of words without a usual name:
+    beside one, only a name that no radiologist's reports have is certain.
+    """
+    for found in (matching(names, _OF_MODELS), matching(names, _OF_EITHER), matching(names, PLAIN | _OF_SECTIONS)):
+        of_section = [name for name in found if section_of_column(name) == section]
+        found = of_section if section is not None and len(of_section) == 1 else found
+        if found:
+            break
+    if found and bare_name(found[0]) in _OF_MODELS:
+        return found, len(found) == 1
+    others, written = unknown(), matching(names, REFERENCE)
+    if found:
+        return [*others, *found, *(written if others else [])], len(found) == 1 and not others
+    return [*others, *written], len([*others, *written]) == 1
+
+
+def written_names(names: Collection[str], unknown: Callable[[], list[str]]) -> tuple[list[str], bool]:
+    """Return which columns may hold what a radiologist wrote, as `generated_names` does for a model's reports."""
+    found = matching(names, PLAIN | REFERENCE | _OF_SECTIONS)
+    if not found or matching(found, PLAIN):  # a report may be the generated one
+        found += matching(names, GENERATED)
+    if not matching(found, PLAIN | REFERENCE | _OF_SECTIONS):
+        found = [*unknown(), *found]
+    return found, len(found) == 1
+
+
 def section_of_column(name: str) -> str | None:
     """Return the section that the name of a column means, or None."""
-    bare = bare_name(name).removeprefix("generated_")
+    bare = re.sub("^(?:generated|predicted|pred|gt)_", "", bare_name(name))
     return next((section for section, usual in SECTIONS.items() if bare in usual), None)

@@ -14,7 +14,7 @@ from metric_oracle.base.arguments import check_left_out, check_options, given_of
 from metric_oracle.base.declared import PREDICTED, Flag, Uses
 from metric_oracle.base.errors import InputError, called, if_taken, option, shown
 from metric_oracle.base.progress import Progress, say, silent
-from metric_oracle.corpora.joining import PLACE, check_joined
+from metric_oracle.corpora.joining import PLACE, check_joined, check_two_columns
 from metric_oracle.corpora.reports import ALL_SPLITS, Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import ids_hint
@@ -454,6 +454,7 @@ def join_ids(
     report is left out for another reason than a missing or empty reference. `tell` gets notes.
     """
     check_joined(references.ids_from, predictions.ids_from, tell)
+    check_two_columns(references, predictions)
     if references.ids_from == predictions.ids_from == PLACE:
         lengths = [reports.counts.get("rows", len(reports.ids)) for reports in (references, predictions)]
         if lengths[0] != lengths[1]:

@@ -28,7 +28,7 @@ from metric_oracle.base.declared import Flag
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import checksum, identify, new_folder, write_json
 from metric_oracle.base.sealed import write_json as write_sealed
-from metric_oracle.corpora.joining import check_joined
+from metric_oracle.corpora.joining import check_joined, check_two_columns
 from metric_oracle.corpora.label_tables import LABELS, labels_of_table
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
@@ -358,6 +358,7 @@ def _candidate(
     if predictions is not None:
         _check_section(references, predictions.known_section)
         check_joined(references.ids_from, predictions.ids_from, lambda line: None, ("references", f"candidate {name}"))
+        check_two_columns(references, predictions, ("references", f"candidate {name}"))
         return dict(zip(predictions.ids, predictions.texts, strict=True)), _scores(source)
     _check_section(references, (source.signature.get("section"), "its signature"))
     table = source.table

@@ -13,7 +13,7 @@ from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.declared import ROWS, Flag
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.progress import say
-from metric_oracle.corpora.joining import IdSource, check_joined, shared_column
+from metric_oracle.corpora.joining import IdSource, check_joined, check_two_columns, shared_column
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import check_unique, together
@@ -199,7 +199,9 @@ def _rows(
     """
     row_of_study: dict[str, dict[str, int]] = {}
     for name, reports in read.items():
-        check_joined(queries.ids_from, reports.ids_from, tell, ("test reports", f"model {shown(name)}"))
+        called = ("test reports", f"model {shown(name)}")
+        check_joined(queries.ids_from, reports.ids_from, tell, called)
+        check_two_columns(queries, reports, called)
         positions, prediction_rows, _ = join_ids(queries, reports, True, lambda line: None)
         row_of_study[name] = {queries.ids[i]: row for i, row in zip(positions, prediction_rows, strict=True)}
         missing = [study for study in queries.ids if study not in row_of_study[name]]

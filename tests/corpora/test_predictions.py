@@ -340,7 +340,7 @@ def test_columns_that_are_not_clear(write):
     path = write("p.csv", f"study_id,report,text\n1,{SECRET},b\n")
     fails(
         ".*p.csv has no column that is clearly the predictions; candidates are 'report', 'text'. "
-        "Pass --predicted-text-column NAME; columns: 'study_id', 'report', 'text'",
+        "Pass --predicted-text-column report; columns: 'study_id', 'report', 'text'",
         path,
     )
     fails(r".*p\.csv has no column that is clearly the predictions\. Pass", write("p.csv", "study_id,a\n1,b\n"))

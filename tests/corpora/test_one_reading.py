@@ -1,0 +1,121 @@
+"""One reading or none: a column, an id or a list is taken without asking only if nothing else can be meant."""
+
+import json
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import metric_oracle as mo
+from metric_oracle.base.errors import InputError
+from support import write
+
+IDS = ["50000401", "50000402", "50000403"]
+HUMAN = ["No acute process.", "Small left pleural effusion.", "Mild edema is seen."]
+MODEL = ["No acute disease.", "Small effusion.", "Mild pulmonary edema."]
+ROUGE = 0.6  # rounded mean of ROUGE-L of the two
+
+REFERENCES = ["reference", "gt_report", "Ground Truth", "gold", "target", "report", "findings", "written_by_doctor"]
+KNOWN = ["candidate", "hyps", "Hyp", "pred_report", "pred_findings", "filtered_resps", "llm_output", "predict"]
+UNKNOWN = ["what_it_said", "system 3", "dictated", "ours"]
+
+
+def table(tmp_path, header, *columns, name="t.csv"):
+    return write(tmp_path / name, zip(*columns, strict=True), header)
+
+
+def mean(*sides):
+    return mo.score(*sides, "rouge-l").mean()["rouge-l"]
+
+
+def human_mean():
+    return mean(dict(zip(IDS, HUMAN, strict=True)), dict(zip(IDS, MODEL, strict=True)))
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("generated", KNOWN + UNKNOWN)
+def test_a_reference_is_never_taken_for_the_prediction(tmp_path, reference, generated):
+    """Of one table for both sides, and of the table as predictions: the right columns are read, or none is."""
+    both = table(tmp_path, ("study_id", reference, generated), IDS, HUMAN, MODEL)
+    refs = table(tmp_path, ("study_id", "report"), IDS, HUMAN, name="refs.csv")
+    frame = pl.read_csv(both)
+    forms = (both, frame, frame.to_arrow(), frame.to_dicts())
+    for one, other in [*((form, form) for form in forms), *((refs, form) for form in forms)]:
+        if generated in KNOWN:
+            if reference in ("written_by_doctor", "report") and one is other:  # the model may have written it
+                with pytest.raises(InputError, match=f"candidates are '{reference}'"):
+                    mean(one, other)
+                continue
+            assert mean(one, other) == human_mean()
+        else:
+            with pytest.raises(InputError) as caught:
+                mean(one, other)
+            assert "candidates are" in str(caught.value)
+            assert generated.split()[0] in str(caught.value)
+            assert not any(text in str(caught.value) for text in HUMAN + MODEL)
+
+
+@pytest.mark.parametrize("command", ["score", "study", "overlap"])
+def test_commands_stop_and_give_the_option_to_paste(tmp_path, oracle, command):
+    both = table(tmp_path, ("study_id", "reference", "ours"), IDS, HUMAN, MODEL)
+    refs = table(tmp_path, ("study_id", "report"), IDS, HUMAN, name="refs.csv")
+    index = tmp_path / "INDEX"
+    mo.build_index(refs, index, metrics=["rouge-l", "bleu-2", "jaccard:3"])
+    arguments = {
+        "score": ["score", both, both, "-m", "rouge-l"],
+        "study": ["study", index, both, "--model", f"A={both}", "-m", "rouge-l", "--out", tmp_path / "S"],
+        "overlap": ["overlap", index, both, "--references", refs],
+    }[command]
+    code, out, err = oracle(*map(str, arguments))
+    assert (code, out) == (2, "")
+    assert "candidates are 'ours', 'reference'" in err
+    assert ("--predicted-text-column ours" if command == "score" else "--model-text-column ours") in err
+
+
+def test_samples_are_never_the_reference(tmp_path, oracle):
+    rows = [
+        {"study_id": study, "reference": text, "tries": [text, other]}
+        for study, text, other in zip(IDS, HUMAN, MODEL, strict=True)
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, _, err = oracle("best-of", str(path), str(path), "-m", "rouge-l")
+    assert code == 2
+    assert "candidates are 'tries', 'reference'. Pass --predicted-text-column tries" in err
+    assert [*mo.read_samples(path, mo.Read(text_column="tries")).texts[0]] == [HUMAN[0], MODEL[0]]
+
+
+def test_both_sides_are_not_one_column(tmp_path):
+    """A table with one column of reports can only be meant for itself; so can a column that is named."""
+    alone = table(tmp_path, ("study_id", "report"), IDS, HUMAN)
+    assert mean(alone, alone) == 1
+    two = table(tmp_path, ("study_id", "output", "answer"), IDS, HUMAN, MODEL, name="two.csv")
+    with pytest.raises(InputError, match="candidates are 'output', 'answer'"):
+        mean(two, two)
+    named = mo.reports(two, mo.Read(text_column="output"))
+    assert mean(named, named) == 1
+    sections = pl.DataFrame({"study_id": IDS, "findings": HUMAN, "impression": MODEL})
+    assert mean(sections, sections) == 1
+    for frame in (
+        pl.DataFrame({"study_id": IDS, "answer": HUMAN, "words": [1, 2, 3]}),
+        pa.table({"id": IDS, "gt": HUMAN}),
+    ):
+        assert mean(frame, frame) == 1
+
+
+def test_of_both_sections_the_wanted_one_is_read(tmp_path):
+    """Predictions in columns of both sections follow the references; names with a prefix mean a section, too."""
+    refs = pl.DataFrame({"study_id": IDS, "findings": HUMAN, "impression": MODEL})
+    written = refs.rename({"findings": "pred_findings", "impression": "pred_impression"})
+    for predictions in (refs, written, table(tmp_path, written.columns, IDS, HUMAN, MODEL)):
+        for section, texts in (("findings", HUMAN), ("impression", MODEL)):
+            read = (
+                mo.read_predictions(predictions, mo.Read(section=section))
+                if not hasattr(predictions, "columns")
+                else None
+            )
+            assert read is None or (read.texts, read.section) == (texts, section)
+            side = mo.reports(refs, mo.Read(section=section))
+            assert mo.score(side, predictions, "rouge-l", text=True).table["prediction"].to_pylist() == texts
+    both = table(tmp_path, ("study_id", "gt_findings", "pred_findings"), IDS, HUMAN, MODEL, name="both.csv")
+    assert mean(both, both) == human_mean()
