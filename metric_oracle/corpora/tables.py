@@ -124,7 +124,7 @@ class Table:
         if len(names) < 2 or not is_text or not any(bare_name(name) in _SURE_NAMES for name in names):
             return None
         first = next(number for number, name in enumerate(self.names) if name)
-        same: pl.Series | None = None
+        known = same = pl.Series([True])
         for number in (first, *range(len(self.names))):
             cells = self.columns[number]
             if cells.dtype != pl.String:
@@ -132,13 +132,13 @@ class Table:
                 named = [cell if isinstance(cell, str) and cell.strip() in known_names else None for cell in cells]
                 cells = pl.Series(named, dtype=pl.String)
             cells = cells.fill_null("").str.strip_chars(_BLANKS)
-            if same is None:  # most tables are done here
-                known = cells.is_in(self.names) & (cells != "")
-                if not known.any():
+            if number == first:  # most tables are done here
+                named_cells = cells.is_in(names)
+                if not named_cells.any():
                     return None
-            equal = cells == self.names[number]
-            same = equal if same is None else same & equal
+                known, same = named_cells, cells == self.names[number]
             known &= cells.is_in(self.names)
+            same &= cells == self.names[number]
         other = (known & ~same).arg_max() or 0
         if (known & ~same)[other]:
             raise InputError(

@@ -69,12 +69,10 @@ def _check_formulas(path: Path, number: int) -> None:
         members = {PurePosixPath(name).as_posix(): name for name in archive.namelist()}
         listed = re.findall(r"<(?:\w+:)?sheet\s[^>]*?\w+:id=[\"']([^\"']+)", archive.read("xl/workbook.xml").decode())
         related = archive.read("xl/_rels/workbook.xml.rels").decode()
-        targets = {
-            found[1]: target[1]
-            for relation in re.findall(r"<(?:\w+:)?Relationship\s[^>]*>", related)
-            if (found := re.search(r"\bId=[\"']([^\"']+)", relation))
-            and (target := re.search(r"\bTarget=[\"']([^\"']+)", relation))
-        }
+        targets: dict[str, str] = {}
+        for relation in re.findall(r"<(?:\w+:)?Relationship\s[^>]*>", related):
+            attributes = dict(re.findall(r"\b(Id|Target)=[\"']([^\"']+)", relation))
+            targets[attributes.get("Id", "")] = attributes.get("Target", "")
         target = targets.get(listed[number], "") if number < len(listed) else ""
         member = members.get(target.lstrip("/") if target.startswith("/") else f"xl/{target}")
         sheet = "" if member is None else archive.read(member).decode("utf-8", "replace")
