@@ -45,6 +45,11 @@ def be_quiet(quiet: bool) -> None:
     _state["quiet"] = quiet
 
 
+def is_quiet() -> bool:
+    """Return whether the running command was called with --quiet."""
+    return _state["quiet"]
+
+
 def spelled_out(text: str, kept: str = "") -> str:
     """Return a text with control characters replaced by escapes, so that a terminal does not obey them.
 
@@ -96,6 +101,11 @@ class Destination:
             from metric_oracle.findings.figures import check_plot
 
             check_plot(self.plot, [Path(given) for given in self.inputs if given])
+
+    @property
+    def is_piped(self) -> bool:
+        """Whether records go into a pipe or a file to which standard output was redirected."""
+        return self.out is None and self.form is None and not sys.stdout.isatty()
 
     def file(self) -> Path:
         """Return the file of --out; raise InputError if it was not given."""

@@ -293,7 +293,7 @@ def test_the_error_of_a_function_passes_and_what_it_answered_is_kept(tmp_path):
         ({"judge": common, "judged": "x.csv"}, r"and one of them; got two\."),
         *(({"judge": common, "name": name},
            rf"^name must be printable, and that of no metric and no column of this tool; got {re.escape(repr(name))}")
-          for name in ("BLEU-2", "query_id", "prediction", "composite", "bleu-2.precision_1", "a\nb", "\x1b[31mred")),
+          for name in ("BLEU-2", "query_id", "prediction", "composite", "bleu-2.precision_1", "a\tb", "\x1b[31mred")),
         ({"judge": common, "name": "GREEN Score", "higher_is_better": False},
          r"^higher_is_better must be that of the known tool whose name the judge has; got lower for 'GREEN Score', of "
          r"which higher is better\. Correct it, or choose another name\."),
