@@ -7,6 +7,7 @@ format of --format. With --out it is written to that file, and one line on stand
 import os
 import sys
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -73,6 +74,22 @@ def note(line: str) -> None:
     """Print a line on standard error, unless --quiet is given; marks of `errors.option` become names of options."""
     if not _state["quiet"]:
         print(spelled_out(in_terms_of_caller(line)), file=sys.stderr)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print warnings of the functions that run as notes, in one line."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def as_note(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+            if category is UserWarning:
+                note(str(message))
+            else:
+                show(message, category, *where, **more)
+
+        warnings.showwarning = as_note
+        yield
 
 
 def error(line: str) -> None:
