@@ -36,8 +36,6 @@ from support import sessions, write
 from support.made_up import JUDGE, MIRRORED, SENTENCES, mirrored, plain, reports, worth
 from support.pages import client_of
 
-LONG_LISTS = 300  # documents, of which some words are in so many that their lists are long
-
 
 @functools.cache
 def played(name):
@@ -79,9 +77,13 @@ of_sessions = pytest.mark.parametrize("name", frozen.SESSIONS)
 
 
 @of_sessions
-def test_a_session_joins_by_ids_and_ignores_the_columns_that_nobody_asked_for(name):
-    """Ids are renamed one to one, columns added, and every second file of a command is reversed."""
-    found = texts(sessions.play(name, sessions.rename, sessions.reverse_others))
+def test_a_session_joins_by_ids_and_ignores_what_says_nothing(name):
+    """Ids are renamed one to one, columns added, each file but the first is reversed, and defaults are stated."""
+
+    def before(folder, words):
+        return sessions.with_defaults(sessions.reverse_others(folder, words))
+
+    found = texts(sessions.play(name, sessions.rename, before))
     assert_same(texts(played(name)), {key: sessions.named_back(text) for key, text in found.items()})
 
 
@@ -214,6 +216,29 @@ def test_a_yardstick_has_no_part_in_the_marks_of_others(tmp_path):
         marks.append({key: cell.best for key, cell in found.cells.items()})
     assert marks[0] == marks[1] == marks[2]
     assert sum(marks[0].values()) == 1
+
+
+def test_radiologists_agree_with_scores_in_a_mirror(tmp_path):
+    rng = random.Random(1)
+    pairs = [(f"s{i}", candidate) for i in range(12) for candidate in "ab"]
+    counts = [[*pair, category, rater, flag, rng.choice((0, 0, 1, 2))] for pair in pairs for category in range(1, 7)
+              for rater in (0, 1) for flag in (True, False)]  # fmt: skip
+    pair, found = ("study_id", "candidate_type"), []
+    ratings = write(
+        tmp_path / "ratings.csv",
+        counts,
+        (*pair, "error_category", "rater_index", "clinically_significant", "num_errors"),
+    )
+    scores = [(*of_pair, rng.randrange(5) / 4, rng.randrange(5) / 4) for of_pair in pairs]
+    for sign, way in ((1, "higher"), (-1, "lower")):
+        rows = [[*of_pair, sign * worth_of, sign * other] for *of_pair, worth_of, other in scores]
+        path = write(tmp_path / f"{way}.csv", rows, (*pair, "worth", "other"))
+        options = {"directions": {"worth": way, "other": way}, "paired": [("worth", "other")], "resamples": 100}
+        found.append([
+            mo.align(ratings, path, **options).records(),
+            mo.compare_metrics({"set": mo.RatedFiles(ratings, path)}, **options).records(),
+        ])  # fmt: skip
+    assert found[0] == found[1]
 
 
 def pages_of(made_up, folder, judge):
@@ -400,11 +425,10 @@ def test_counted_errors_follow_their_pair(tmp_path):
     found = []
     for turn in (1, -1):
         ratings = write(tmp_path / f"ratings{turn}.csv", rows[::turn], header)
-        predictions = dict([*model.items()][::-turn])
-        pairs, counts = read_counted_pairs(tests, predictions, ratings, lambda line: None)
+        references, predictions = (dict([*side.items()][::way]) for side, way in ((tests, turn), (model, -turn)))
+        pairs, counts = read_counted_pairs(references, predictions, ratings, lambda line: None)
         found.append(sorted((pair, of_pair.tolist()) for pair, of_pair in zip(pairs, counts, strict=True)))
-    by_study = [found[0], found[1]]
-    assert by_study[0] == by_study[1]
+    assert found[0] == found[1]
     # A study alone has the counts that it has among others.
     for study in [*tests][2:8]:
         own = write(tmp_path / "own.csv", [row for row in rows if row[0] == study], header)
@@ -511,6 +535,27 @@ def test_mining_counts_what_it_leaves_out_at_the_limit(made_up, tmp_path):
             assert counts["listed"] == found.num_rows == sum(one <= limit for one in table["score"].to_pylist())
 
 
+@pytest.mark.parametrize("margin", ["absolute_margin", "relative_margin"])
+def test_a_margin_and_its_neighbours_leave_the_same(made_up, tmp_path, margin):
+    """A margin is compared with a difference, which is rounded: its last bit is no matter."""
+    best, every = tmp_path / "best.parquet", tmp_path / "every.parquet"
+    mo.mine(made_up.index, "rouge-l", best, k=1, options=SearchOptions(exclude="text"))
+    mo.mine(made_up.index, "rouge-l", every, k=60)
+    positive = {row["anchor_row"]: row["score"] for row in pyarrow.parquet.read_table(best).to_pylist()}
+    rows = pyarrow.parquet.read_table(every).to_pylist()
+    gaps = {positive[row["anchor_row"]] - row["score"] for row in rows if row["anchor_row"] in positive}
+    gaps = sorted(round(gap, 12) for gap in gaps if 0 < gap < 0.9)
+    for gap in dict.fromkeys(gaps[:: len(gaps) // 4]):
+        found = []
+        for number, limit in enumerate(neighbours(gap)):
+            path = tmp_path / f"{gap}-{number}.parquet"
+            selection = mo.Selection(positives=best, **{margin: limit})
+            counts = mo.mine(made_up.index, "rouge-l", path, k=60, selection=selection).signature["skipped"]
+            found.append(pyarrow.parquet.read_table(path)["candidate_row"].to_pylist())
+            assert counts["listed"] == len(found[-1])
+        assert found[0] == found[1] == found[2]
+
+
 def test_near_copies_are_those_that_reach_the_limit(tmp_path):
     words = "abcdefghijklmnopqrstuvwxyz"
     corpus = {"c0": " ".join(words[:10]), "c1": " ".join(words[10:15]), "c2": " ".join(words[15:25])}
@@ -564,24 +609,30 @@ def test_tests_of_one_family_are_adjusted_together(made_up):
     assert all(p <= adjusted <= min(1.0, p * len(tested)) + 1e-12 for p, adjusted in tested)
 
 
-@pytest.mark.parametrize("metric", ["jaccard:1", "rouge-l", "bleu-2"])
-def test_a_long_report_has_the_same_scores_alone_and_in_a_batch(tmp_path, metric):
+def test_a_long_report_has_the_same_scores_alone_and_in_a_batch(tmp_path):
     """More features than a byte counts, in lists so dense and so often read that bits stand for them."""
-    rng = random.Random(4)
+    rng = random.Random(0)
     words = [f"w{i}" for i in range(320)]
-
-    def text(share):
-        return " ".join(word for word in words if rng.random() < share)
-
-    corpus = [text(rng.choice((0.02, 0.5, 0.95))) for _ in range(LONG_LISTS)]
-    queries = [text(0.95) for _ in range(12)]
-    index = mo.build_index(corpus, tmp_path / "INDEX", metrics=metric)
+    corpus, queries = ([" ".join(rng.sample(words, 290)) for _ in range(n)] for n in (150, 16))
+    index = mo.build_index(corpus, tmp_path / "INDEX", metrics="jaccard:1")
     options = {"k": 3, "threads": 1, "text": False}
-    together = mo.retrieve(index, queries, metric, **options).table
+    together = mo.retrieve(index, queries, "jaccard:1", **options).table
     for q, query in enumerate(queries):
-        alone = mo.retrieve(index, [query], metric, **options).table
+        alone = mo.retrieve(index, [query], "jaccard:1", **options).table
         for name in ("row", "score", "n_ties"):
             assert alone[name].to_pylist() == together[name].slice(3 * q, 3).to_pylist(), name
+
+
+def test_a_corpus_twice_has_each_answer_twice(made_up, tmp_path):
+    again = {f"z{study}": text for study, text in made_up.corpus.items()}
+    twice = mo.build_index(made_up.corpus | again, tmp_path / "INDEX", metrics="rouge-l,bleu-2")
+    one, two = (mo.retrieve(index, made_up.tests, "rouge-l").records() for index in (made_up.index, twice))
+    assert two == [{**row, "n_ties": 2 * row["n_ties"]} for row in one]
+    one, two = (mo.expectation(index, made_up.tests, "rouge-l").records() for index in (made_up.index, twice))
+    for row, of_one in zip(two, one, strict=True):
+        assert_close(row, {**of_one, "n": 2 * of_one["n"]})
+    one, two = (mo.overlap(index, {"model": made_up.models["a"]}, resamples=100) for index in (made_up.index, twice))
+    assert two.records() == one.records()
 
 
 @pytest.mark.parametrize("k", [2, 60])
@@ -651,6 +702,41 @@ def test_two_options_of_a_search_together(made_up, pair):
         ]
         assert [(row["query_id"], row["row"], row["score"]) for row in found] == expected
         assert all(("text" in row) == chosen.get("text", True) for row in found)
+
+
+# What mining leaves out, by itself: which of the lines of a search with no limit it keeps.
+KEPT_BY = {
+    "min_score": (0.25, lambda row: row["score"] >= 0.25),
+    "where": ("bleu-2<=0.5", lambda row: row["bleu-2"] <= 0.5),
+    "exclude": ("text", lambda row: row["anchor_text"] != row["candidate_text"]),
+    "max_score": (0.5, lambda row: row["score"] <= 0.5),
+}
+
+
+@pytest.mark.parametrize("pair", [*itertools.combinations(KEPT_BY, 2)], ids="-".join)
+def test_two_limits_of_mining_together(made_up, tmp_path, pair):
+    def mined(name, **options):
+        selection = mo.Selection(**{key: options.pop(key) for key in ("max_score", "range_min") if key in options})
+        path = tmp_path / f"{name}.parquet"
+        counts = mo.mine(made_up.index, "rouge-l", path, k=60, text=True, selection=selection,
+                         options=SearchOptions(**options)).signature["skipped"]  # fmt: skip
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+        assert counts["listed"] == len(rows)
+        return rows
+
+    def lines(rows):
+        return [(row["anchor_row"], row["candidate_row"], row["score"]) for row in rows]
+
+    every = mined("every", where="bleu-2>=0")
+    allowed = [row for row in every if all(KEPT_BY[name][1](row) for name in pair)]
+    limits = {name: KEPT_BY[name][0] for name in pair}
+    assert lines(mined("both", **limits)) == lines(allowed)
+    # Without its best lines, a list begins with the next; a limit of the best score counts after that.
+    ranked = [row for row in every if all(KEPT_BY[name][1](row) for name in pair if name != "max_score")]
+    of_anchors = itertools.groupby(ranked, key=lambda row: row["anchor_row"])
+    rest = [row for _, of_anchor in of_anchors for row in itertools.islice(of_anchor, 2, None)]
+    rest = [row for row in rest if "max_score" not in pair or KEPT_BY["max_score"][1](row)]
+    assert lines(mined("rest", **limits, range_min=2)) == lines(rest)
 
 
 def test_named_columns_are_those_of_usual_names(made_up, tmp_path):

@@ -49,19 +49,27 @@ def example():
 
 
 @functools.cache
-def options(command):
-    """Return the options of a command, such as ("survey", "create")."""
+def parameters(command):
+    """Return the parameters of a command, such as ("survey", "create"); none of what is no command."""
     found = typer.main.get_command(cli.app)
     for name in command:
         found = found.get_command(None, name) if hasattr(found, "list_commands") else found
-        if found is None:
-            return frozenset()
-    return frozenset(option for parameter in found.params for option in parameter.opts)
+    return [] if found is None or hasattr(found, "list_commands") else found.params
 
 
 def options_of(words):
-    """Return the options of the command that a line calls."""
-    return options(tuple(words[:2]))
+    """Return the options of the command that a line calls, with their parameters."""
+    return {option: parameter for parameter in parameters(tuple(words[:2])) for option in parameter.opts}
+
+
+def with_defaults(words):
+    """Return the words of a command with every option that has a default, and is not given, at this default."""
+    words = [*words]
+    for option, parameter in options_of(words).items():
+        is_stated = isinstance(parameter.default, int | float | str) and not (parameter.multiple or parameter.is_flag)
+        if option.startswith("--") and is_stated and not {*parameter.opts} & {*words}:
+            words += [option, str(getattr(parameter.default, "value", parameter.default))]
+    return words
 
 
 def quick(words):
