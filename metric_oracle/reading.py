@@ -12,6 +12,7 @@ from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.joining import shared_column
+from metric_oracle.corpora.kept import say_apart
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.reports import Reports, as_reports, column_names, table_of, with_kept
@@ -291,7 +292,8 @@ def pairs_of_one_table(
         )
     numbered = replace(table, keys=series_of("row", range(table.n_rows)))
     first, second = (
-        replace(side, data=numbered, options=replace(side.options, encoding=None, separator=None)) for side in both
+        replace(side, data=numbered, options=replace(side.options, id_column="row", encoding=None, separator=None))
+        for side in both
     )
     return first, second
 
@@ -454,4 +456,13 @@ def loaded(
     check_models(side, *(f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and is_encoded))
     found = side.load(index, progress, keep)
     say_wordless(metrics, {"test reports": found.texts}, side.models.get("tell"))
+    say_columns_apart(index, found, keep, side.models.get("tell"))
     return found
+
+
+def say_columns_apart(index: Index, found: Reports, names: Sequence[str], tell: Callable[[str], None] | None) -> None:
+    """Tell which of the named columns have no value, or nearly none, in common with those of the corpus."""
+    for name in names:
+        if name in found.columns and name in index.columns:
+            kept = (value for shard in index.shards() for value in shard.strings(name).unique().to_pylist())
+            say_apart(name, found.columns[name], kept, tell)

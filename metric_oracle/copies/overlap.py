@@ -39,7 +39,7 @@ from metric_oracle.findings.views import one_line
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened, section_of
 from metric_oracle.metrics import METRICS
-from metric_oracle.reading import AttachedReports, Given, attached
+from metric_oracle.reading import AttachedReports, Given, attached, say_columns_apart
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.scoring import score
@@ -418,6 +418,7 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
         human = truth
         read[HUMAN] = replace(human, columns={name: human.columns[name] for name in kept_in_both})
         _say(human, tests)
+        say_columns_apart(index, read[HUMAN], kept_in_both, tests.models.get("tell"))
     for (name, side), reports in zip(written.items(), generated, strict=True):
         if tests is not None:
             names = shared_column(human.ids_from, reports.ids_from)

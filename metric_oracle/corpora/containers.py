@@ -3,13 +3,15 @@
 A container is recognised by its attributes, so that no library is imported for it.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Set
+from pathlib import PurePath
 from types import GeneratorType
 from typing import Any
 
 import pyarrow as pa
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.tables import (
     AS_LIST,
     NO_ROW_STEP,
@@ -22,6 +24,9 @@ from metric_oracle.corpora.tables import (
 )
 from metric_oracle.corpora.usual_names import IDS, bare_name
 
+_FILE_NAME = re.compile(
+    r"\S*[^\s.]\.(?:csv|tsv|parquet|jsonl?|ndjson|xlsx?|txt|tok|npz|npy|pkl|zip)(?:\.gz)?", re.IGNORECASE
+)
 _SET_ITERATOR: type = type(iter(set()))
 
 
@@ -62,6 +67,7 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
             if table is not None:
                 return table, None
         else:
+            _refuse_files(items)
             return None, items
     raise InputError(
         "reports",
@@ -69,6 +75,20 @@ def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
         f"{type_name} of another layout" if isinstance(data, Iterable) else type_name,
         "Make a list or a table of it.",
     )
+
+
+def _refuse_files(items: list[Any]) -> None:
+    """Raise InputError for a list of paths, or of nothing but names of files, which are no reports."""
+    names = [str(item) for item in items if isinstance(item, str | PurePath)]
+    if any(isinstance(item, PurePath) for item in items) or (
+        len(names) == len(items) and names and all(map(_FILE_NAME.fullmatch, names))
+    ):
+        raise InputError(
+            "reports",
+            "must be one file, or texts",
+            f"a list of {len(items)} names of files, such as {shown(names[0])}",
+            "Join the files into one table, or read their texts first.",
+        )
 
 
 def in_order(data: Any) -> Any:

@@ -1,15 +1,18 @@
 """Columns that are kept with reports, such as the patient of each study. Values are strings, "" for an empty cell."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.progress import say
 from metric_oracle.corpora.tables import written
 
 if TYPE_CHECKING:
     import polars as pl
 
 RESERVED = ("self", "text", "same")  # rules of exclusion, which a column of such a name would hide
+_NEARLY_NONE = 20  # values of the side with fewer for each that is in common, at least
 _OWN = ("row", "study_id", "distinct_id")  # columns of an index
 
 
@@ -39,6 +42,44 @@ def kept_values(cells: "pl.Series") -> list[str]:
     if values.str.contains(r"^(?:\d+(?:\.0)?)?$").all():
         values = values.str.strip_suffix(".0")
     return values.to_list()
+
+
+def say_apart(
+    name: str,
+    values: Iterable[str],
+    others: Iterable[str],
+    tell: Callable[[str], None] | None,
+    names: tuple[str, str] = ("test reports", "corpus"),
+) -> None:
+    """Tell that a column by which two sides are compared has no value in common, or nearly none, with some of each.
+
+    `tell` is that of `say`, `names` what the sides are called. Patients of two splits have none in common, and so have
+    those that are written in two ways.
+    """
+    sides = [dict.fromkeys(filter(None, side)) for side in (values, others)]
+    shared = sides[0].keys() & sides[1].keys()
+    fewer = min(map(len, sides))
+    if not fewer or _NEARLY_NONE * len(shared) >= fewer:
+        return
+    first = [[value for value in side if value not in shared][:3] for side in sides]
+    bare = [{_bare(value): value for value in side if value not in shared} for side in sides]
+    alike = next((key for key in bare[0] if key in bare[1]), None)
+    how = "Where these are disjoint, nothing is wrong; otherwise write them in one way on both sides."
+    if alike is not None:
+        how = (
+            f"{shown(bare[0][alike])} and {shown(bare[1][alike])} may be the same: write them in one way on both sides."
+        )
+    count = f"only {len(shared):,}" if shared else "no"
+    say(
+        f"column {shown(name)}: {count} value{'s' * (len(shared) > 1)} of {len(sides[0]):,} of the {names[0]} and "
+        f"{len(sides[1]):,} of the {names[1]} in common, such as {shown(*first[0])} and {shown(*first[1])}. {how}",
+        tell,
+    )
+
+
+def _bare(value: str) -> str:
+    """Return an id without letters and zeros before its first other digit, and without case."""
+    return re.sub(r"^[^\W\d]*[ _-]*0*(?=\d)", "", value.strip().lower())
 
 
 def values_of_ids(name: str, ids: Sequence[str], values: Sequence[str], where: object) -> dict[str, str]:

@@ -772,21 +772,27 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
     return Table(path, kind, names, of_arrow(table.slice(0, table.num_rows - 1)), note=note)
 
 
+def _unique_keys(where: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """Return the function that makes a dict of a JSON object, or raises InputError if a key occurs twice in `where`."""
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+            raise InputError(f"there is a key more than once in {where}: {shown(twice)}.", "Keep one of each name.")
+        return content
+
+    return made
+
+
 def _read_json(path: Path, text: str, note: str) -> Table:
     """Parse the text of a JSON file as a table; `path` and `note` become the table's.
 
     JSON Lines under the name of JSON are read, too. Raise InputError for any layout but those of `table_of_objects`.
     """
-
-    def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """Return a JSON object as a dict; raise InputError if a key occurs twice."""
-        content = dict(pairs)
-        if len(content) < len(pairs):
-            check_unique([key for key, _ in pairs], f"objects in {path}")
-        return content
-
     try:
-        data = json.loads(text, object_pairs_hook=unique_keys)
+        data = json.loads(text, object_pairs_hook=_unique_keys(f"objects in {path}"))
     except json.JSONDecodeError as error:
         # CheXpert Plus calls JSON Lines .json: one value, then more.
         if error.msg == "Extra data":
@@ -916,7 +922,9 @@ def read_json_lines(path: str | Path, text: str, note: str) -> Table:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=_unique_keys(f"line {number} of {path}"))
+        except InputError:
+            raise
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
@@ -931,7 +939,9 @@ def read_json_lines(path: str | Path, text: str, note: str) -> Table:
 def _json_array(path: str | Path, text: str, note: str) -> Table:
     """Parse a JSON array of objects in a file that is named as JSON Lines; raise InputError for any other array."""
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=_unique_keys(f"objects in {path}"))
+    except InputError:
+        raise
     except (ValueError, RecursionError):
         data = None
     table = table_of_objects(path, "JSON", data, note)

@@ -1,6 +1,7 @@
 """Columns that are kept with reports: from every container and file into indexes, sets and back."""
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import polars as pl
@@ -9,6 +10,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.base.errors import IndexFormatError, InputError
 from metric_oracle.corpora.texts import folded
+from support import write
 
 ROWS = {
     "study_id": ["s1", "s2", "s3", "s4", "s5"],
@@ -104,3 +106,43 @@ def test_folded_texts_differ_in_words_alone():
     assert folded("ﬁne ½") == folded("FINE 1⁄2")  # a ligature, a fraction
     assert folded("Straße") == folded("STRASSE")
     assert folded("no acute process") != folded("no acute process.")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told"),
+    [
+        ("p1000000{}", "1000000{}", "'10000000' and 'p10000000' may be the same"),
+        ("000{}", "{}", "'0' and '0000' may be the same"),
+        ("P-{}", "p-{}", "'p-0' and 'P-0' may be the same"),
+        ("a{}1", "b{}2", "otherwise write them in one way"),
+        ("{}", "{}", None),
+    ],
+)
+def test_patients_without_a_value_in_common_are_told(tmp_path, oracle, ours, theirs, told):
+    """The patient's own report would be found, and no leakage: three values of each side are shown."""
+    texts = ["clear lungs no effusion", "mild edema today", "small left effusion", "normal heart size"]
+    sides = {
+        name: write(
+            tmp_path / f"{name}.csv",
+            [(first + i, spelled.format(i), text) for i, text in enumerate(texts)],
+            ("study_id", "subject_id", "report"),
+        )
+        for name, first, spelled in (("train", 100, ours), ("test", 200, theirs))
+    }
+    index = mo.build_index(
+        sides["train"], tmp_path / "IX", metrics=["rouge-l", "bleu-2", "jaccard:3"], keep="subject_id"
+    )
+    for command in (
+        ["retrieve", tmp_path / "IX", sides["test"], "-m", "rouge-l", "--exclude", "subject_id"],
+        ["overlap", tmp_path / "IX", sides["test"], "--references", sides["test"]],
+    ):
+        code, _, err = oracle(*map(str, command))
+        assert code == 0, err
+        assert ("column 'subject_id': no value of 4 of the test reports and 4 of the corpus in common" in err) == bool(
+            told
+        )
+        assert (told or "") in err
+    options = mo.SearchOptions(exclude=["subject_id"])
+    with pytest.warns(UserWarning, match="column 'subject_id': no value") if told else nullcontext():
+        best = mo.retrieve(index, sides["test"], "rouge-l", options=options).table["score"].to_pylist()
+    assert (max(best) == 1) == bool(told)

@@ -1,6 +1,7 @@
 """One reading or none: a column, an id or a list is taken without asking only if nothing else can be meant."""
 
 import json
+from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -13,7 +14,6 @@ from support import write
 IDS = ["50000401", "50000402", "50000403"]
 HUMAN = ["No acute process.", "Small left pleural effusion.", "Mild edema is seen."]
 MODEL = ["No acute disease.", "Small effusion.", "Mild pulmonary edema."]
-ROUGE = 0.6  # rounded mean of ROUGE-L of the two
 
 REFERENCES = ["reference", "gt_report", "Ground Truth", "gold", "target", "report", "findings", "written_by_doctor"]
 KNOWN = ["candidate", "hyps", "Hyp", "pred_report", "pred_findings", "filtered_resps", "llm_output", "predict"]
@@ -119,3 +119,38 @@ def test_of_both_sections_the_wanted_one_is_read(tmp_path):
             assert mo.score(side, predictions, "rouge-l", text=True).table["prediction"].to_pylist() == texts
     both = table(tmp_path, ("study_id", "gt_findings", "pred_findings"), IDS, HUMAN, MODEL, name="both.csv")
     assert mean(both, both) == human_mean()
+
+
+@pytest.mark.parametrize(
+    "names", [["train-0.csv", "train-1.csv"], ["a/b.jsonl.gz"], [Path("a.csv")], ["x.TXT", "y.npz"], [Path("reports")]]
+)
+def test_names_of_files_are_no_reports(tmp_path, names):
+    for call in (
+        lambda: mo.build_index(names, tmp_path / "IX", metrics="rouge-l"),
+        lambda: mo.score(names, names, "rouge-l"),
+        lambda: mo.score(["Clear lungs."] * len(names), names, "rouge-l"),
+    ):
+        with pytest.raises(InputError, match=r"must be one file, or texts; got a list of . names of files"):
+            call()
+    assert mo.read_samples([["Clear.", "Edema."]]).sizes == [2]
+    assert mean(["Compared with a.csv"], ["Compared with a.csv"]) == 1
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_a_key_twice_is_an_error(tmp_path, ending):
+    path = tmp_path / f"p.{ending}"
+    for text in ('{"study_id": "1", "report": "Clear.", "report": "Edema."}\n', '[{"id": "1", "gt": "x", "gt": "y"}]'):
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"there is a key more than once in .*: '(report|gt)'"):
+            mo.read_reports(path)
+
+
+def test_one_table_given_twice_is_paired_by_row(tmp_path, oracle):
+    """Also where a column of codes, of no usual name, might be ids: both sides are the same rows."""
+    path = table(tmp_path, ("nr", "ref", "hyp"), ["CXR1", "CXR2", "CXR3"], HUMAN, MODEL)
+    code, out, err = oracle(
+        "score", str(path), str(path), "--text-column", "ref", "--predicted-text-column", "hyp", "-m", "rouge-l"
+    )
+    assert code == 0, err
+    scores = [json.loads(line)["rouge-l"] for line in out.splitlines()]
+    assert sum(scores) / 3 == human_mean()
