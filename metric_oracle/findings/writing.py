@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from metric_oracle.base.arguments import check_new_folder
 from metric_oracle.base.choices import RESULTS
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import without_nan
 from metric_oracle.base.sealed import has_signature_file, is_ours, replacing_signed, signature_path, write_parquet
 from metric_oracle.indexes.manifest import check_name, check_outside
@@ -28,9 +28,9 @@ def check_out(
     if path.suffix.lower() not in endings:
         named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
         step = "Name one of these formats" if len(endings) > 1 else "Name such a file"
-        raise InputError(argument, f"must end with {named}", path, f"{step}.")
+        raise InputError(argument, f"must end with {named}", shown(path), f"{step}.")
     if not path.parent.is_dir():
-        raise InputError(argument, "must be in an existing folder", path, "Make the folder first.")
+        raise InputError(argument, "must be in an existing folder", shown(path), "Make the folder first.")
     check_outside(path, argument)
     if path.is_dir():
         raise InputError(argument, "must be a file", f"the folder {path}", "Name a file in it.")
@@ -63,7 +63,7 @@ def check_folder(out: Path) -> None:
     check_outside(out, "out")
     check_new_folder("out", out)
     if not out.parent.is_dir():
-        raise InputError("out", "must be in an existing folder", out, "Make the folder first.")
+        raise InputError("out", "must be in an existing folder", shown(out), "Make the folder first.")
 
 
 def _is_same(first: Path, second: Path) -> bool:
