@@ -256,7 +256,8 @@ def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
                 if what == "references":
                     _check_studies((first, first_scores), (name, more_scores))
                     raise InputError(
-                        f"{shown(first)} and {shown(name)} are scored on the same studies against different reference texts.",
+                        f"{shown(first)} and {shown(name)} are scored on the same studies against different reference "
+                        "texts.",
                         "Score both against the same file of references, read in the same way.",
                     )
                 raise InputError(
