@@ -1,12 +1,11 @@
 """Columns that are kept with reports, such as the patient of each study. Values are strings, "" for an empty cell."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import say
-from metric_oracle.corpora.tables import written
+from metric_oracle.corpora.tables import bare_id, written
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,7 +61,7 @@ def say_apart(
     if not fewer or _NEARLY_NONE * len(shared) >= fewer:
         return
     first = [[value for value in side if value not in shared][:3] for side in sides]
-    bare = [{_bare(value): value for value in side if value not in shared} for side in sides]
+    bare = [{bare_id(value): value for value in side if value not in shared} for side in sides]
     alike = next((key for key in bare[0] if key in bare[1]), None)
     how = "Where these are disjoint, nothing is wrong; otherwise write them in one way on both sides."
     if alike is not None:
@@ -75,11 +74,6 @@ def say_apart(
         f"{len(sides[1]):,} of the {names[1]} in common, such as {shown(*first[0])} and {shown(*first[1])}. {how}",
         tell,
     )
-
-
-def _bare(value: str) -> str:
-    """Return an id without letters and zeros before its first other digit, and without case."""
-    return re.sub(r"^[^\W\d]*[ _-]*0*(?=\d)", "", value.strip().lower())
 
 
 def values_of_ids(name: str, ids: Sequence[str], values: Sequence[str], where: object) -> dict[str, str]:

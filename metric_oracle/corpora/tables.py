@@ -631,6 +631,7 @@ def ids_hint(ids: Iterable[str], others: Iterable[str]) -> str:
     for bare, differing in (
         (lambda study: study.lstrip("0"), "leading zeros, which spreadsheets drop ({}): write them as text"),
         (_without_ending, "the folder or ending of a file name ({}): write the ids of the studies"),
+        (bare_id, "what stands before the number ({}): write them in one way in both files"),
     ):
         by_bare = {bare(study): study for study in known}
         pair = next(
@@ -639,6 +640,11 @@ def ids_hint(ids: Iterable[str], others: Iterable[str]) -> str:
         if pair is not None:
             return f" Ids differ by {differing.format(shown(*pair))}."
     return ""
+
+
+def bare_id(value: str) -> str:
+    """Return an id in lower case without letters and zeros before its first other digit."""
+    return re.sub(r"^[^\W\d]*[ _-]*0*(?=\d)", "", value.strip().lower())
 
 
 def _without_ending(study: str) -> str:
@@ -844,6 +850,9 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
             if _are_rows(keys, rows):
                 return _of_columns(path, kind, keys, [[item.get(row) for row in rows] for item in items], rows, note)
             return _from_records(path, kind, items, keys, note)
+        lists = [item for item in items if isinstance(item, list | tuple)]
+        if len(lists) == 1 < len(items) and _are_records(lists[0]) and not _have_usual(keys):
+            return _from_records(path, kind, [*lists[0]], None, note)  # beside what is said of all of them
         if isinstance(items[0], list) and not any(items):
             return None
         if all(isinstance(item, list) and all(isinstance(record, dict) for record in item) for item in items):
@@ -855,6 +864,11 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
     elif isinstance(data, list) and data and all(isinstance(item, dict) for item in data):
         return _from_records(path, kind, data, None, note)
     return None
+
+
+def _are_records(items: Sequence[Any]) -> bool:
+    """Return whether a list holds dicts alone, and one at least."""
+    return bool(items) and all(isinstance(item, dict) for item in items)
 
 
 def are_columns(data: Mapping[Any, Any]) -> bool:

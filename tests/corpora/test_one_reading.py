@@ -154,3 +154,37 @@ def test_one_table_given_twice_is_paired_by_row(tmp_path, oracle):
     assert code == 0, err
     scores = [json.loads(line)["rouge-l"] for line in out.splitlines()]
     assert sum(scores) / 3 == human_mean()
+
+
+def test_records_beside_what_is_said_of_all_of_them(tmp_path):
+    """As evaluation tools write them: the only list of records in the object is the table."""
+    records = [{"study_id": study, "report": text} for study, text in zip(IDS, HUMAN, strict=True)]
+    for more in ({}, {"model": "m", "n": 3, "done": True, "config": {"k": 1}}):
+        path = tmp_path / "r.json"
+        path.write_text(json.dumps({**more, "results": records}))
+        assert mo.read_reports(path).texts == HUMAN
+    path.write_text(json.dumps({"model": "m", "results": records, "others": [1, 2]}))
+    with pytest.raises(InputError, match="has a list of 3 texts in row 2"):
+        mo.read_reports(path)
+
+
+def test_ids_with_letters_and_zeros_before_the_number_get_an_advice_that_names_both():
+    ours = dict(zip(["CXR00978", "CXR00979"], HUMAN, strict=False))
+    theirs = dict(zip(["978", "979"], MODEL, strict=False))
+    with pytest.raises(InputError, match=r"before the number \('CXR00978', '978'\): write them in one way"):
+        mean(ours, theirs)
+
+
+def test_a_column_of_studies_joins_before_one_of_images():
+    """Both files have an accession and an image; the images of the second are in another order."""
+    accessions, images = ["a1", "a2", "a3"], ["x", "y", "z"]
+    ours = pl.DataFrame({"study_id": IDS, "accession": accessions, "dicom_id": images, "report": HUMAN})
+    theirs = pl.DataFrame({"accession": accessions, "dicom_id": [*images[1:], images[0]], "report": HUMAN})
+    assert mean(ours, theirs) == 1
+
+
+def test_places_in_two_lists_are_no_ids_in_common(tmp_path):
+    index = mo.build_index(HUMAN, tmp_path / "IX", metrics=["rouge-l", "bleu-2", "jaccard:3"])
+    same = [mo.overlap(index, {"m": given}, resamples=1000).cells for given in (MODEL, {"0": MODEL[0], "9": MODEL[1]})]
+    shares = [[cell.value for (_, name), cell in cells.items() if name == "same id"] for cells in same]
+    assert shares == [[0], [0.5]]
