@@ -33,7 +33,7 @@ def main() -> None:
     """Run the command line; an expected error prints one line and sets the exit code."""
     terminal.prepare()
     try:
-        with terminal.interruptible():
+        with terminal.interruptible(), output.warnings_as_notes():
             code = app(prog_name="oracle", standalone_mode=False)
         sys.stdout.flush()
     except (MetricOracleError, OSError, MemoryError, KeyboardInterrupt, typer.Abort) as error:

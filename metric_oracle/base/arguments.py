@@ -119,7 +119,7 @@ def check_path(argument: str, value: str, *, is_new: bool = False) -> None:
 
     A path that does not exist passes if it is a name: who reads it says so, and shows it.
     """
-    if not _is_possible(value) or (not is_new and is_like_report(absent_part(value))):
+    if not _is_possible(value) or is_like_report(absent_part(value)):
         raise InputError(
             argument,
             "must be a path that a file can have" if is_new else "must be an existing file or folder",

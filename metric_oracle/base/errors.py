@@ -164,7 +164,7 @@ def called(
         if error.filename is not None and is_outermost and keywords is not None:
             refused = InputError(refusal(error), "Check it and call it again.")
             refused.function = function
-            raise refused from error
+            raise refused from (None if is_like_report(str(error.filename)) else error)
         raise
     finally:
         if is_outermost:

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -83,6 +84,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def let_interrupts_end_waits() -> None:
+    """Let SIGINT end the next wait of this process for a lock, a file, a thread or a process.
+
+    Importing Polars registers SIGINT anew, so that the system goes on with a wait after the signal, and Python learns
+    of it only when the wait is over. Python's own choice is restored; whoever handles the signal stays.
+    """
+    signal.siginterrupt(signal.SIGINT, True)
+
+
 @contextmanager
 def exclusive(folder: Path, work: str) -> Iterator[int]:
     """Let one process at a time work in a folder: lock the file `LOCK` in it while the body runs; yield its descriptor.
@@ -145,6 +155,7 @@ def _locked_file(path: Path, flags: int = 0) -> int:
     Return -1 if it was removed in the meantime.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
+    let_interrupts_end_waits()
     with suppress(OSError):  # some file systems have no locks
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     if is_at(descriptor, path):

@@ -201,6 +201,7 @@ def named_files(texts: Sequence[str], argument: str) -> list[tuple[str, str]]:
         name, path = (name, path) if mark and not Path(text).exists() else (Path(text).stem, text)
         if not name or not path:
             raise InputError(argument, "must be FILE or NAME=FILE", shown(text), "Write both parts.")
+        check_path(argument, path)
         pairs.append((name, path))
     return pairs
 

@@ -7,6 +7,7 @@ format of --format. With --out it is written to that file, and one line on stand
 import os
 import sys
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -45,6 +46,11 @@ def be_quiet(quiet: bool) -> None:
     _state["quiet"] = quiet
 
 
+def is_quiet() -> bool:
+    """Return whether the running command was called with --quiet."""
+    return _state["quiet"]
+
+
 def spelled_out(text: str, kept: str = "") -> str:
     """Return a text with control characters replaced by escapes, so that a terminal does not obey them.
 
@@ -68,6 +74,22 @@ def note(line: str) -> None:
     """Print a line on standard error, unless --quiet is given; marks of `errors.option` become names of options."""
     if not _state["quiet"]:
         print(spelled_out(in_terms_of_caller(line)), file=sys.stderr)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print warnings of the functions that run as notes, in one line."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def as_note(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+            if category is UserWarning:
+                note(str(message))
+            else:
+                show(message, category, *where, **more)
+
+        warnings.showwarning = as_note
+        yield
 
 
 def error(line: str) -> None:
@@ -96,6 +118,11 @@ class Destination:
             from metric_oracle.findings.figures import check_plot
 
             check_plot(self.plot, [Path(given) for given in self.inputs if given])
+
+    @property
+    def is_piped(self) -> bool:
+        """Whether records go into a pipe or a file to which standard output was redirected."""
+        return self.out is None and self.form is None and not sys.stdout.isatty()
 
     def file(self) -> Path:
         """Return the file of --out; raise InputError if it was not given."""

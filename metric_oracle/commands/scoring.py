@@ -70,13 +70,11 @@ def score(
     check_models(call.values["references"], crepe.get("path"))
     scores = call.tracked("scoring", crepe=crepe or None)
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
-    deliver_results(
-        to,
-        scores,
-        lambda: [scores_table(scores)],
-        f"{scores.table.num_rows:,} pairs: {', '.join(means)}",
-        write=partial(scores.write, published_names=published_names),
-    )
+    summary = f"{scores.table.num_rows:,} pairs: {', '.join(means)}"
+    write = partial(scores.write, published_names=published_names)
+    deliver_results(to, scores, lambda: [scores_table(scores)], summary, write=write)
+    if to.is_piped:
+        note(summary)
 
 
 def scores_mean(scores: Any, name: str) -> str:

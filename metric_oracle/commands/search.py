@@ -27,7 +27,7 @@ from metric_oracle.commands.options import (
     CrepeVocabulary,
     QueryVectorIds,
 )
-from metric_oracle.commands.output import Destination, checking, deliver_results, note, put
+from metric_oracle.commands.output import Destination, checking, deliver_results, is_quiet, note, put
 from metric_oracle.metrics import ALIASES, REPRESENTATIONS
 from metric_oracle.records import Metric
 
@@ -48,9 +48,11 @@ app = typer.Typer(rich_markup_mode="rich")
     formats=("table", "jsonl"),
 )
 def build_index(call: Call, to: Destination) -> None:
-    """Show what the index contains."""
+    """Show what the index contains, unless --quiet is given without --format."""
     check_models(call.values["reports"])
-    _show_info(call.tracked("building"), to)
+    built = call.tracked("building")
+    if to.form is not None or not is_quiet():
+        _show_info(built, to)
 
 
 @command(

@@ -106,7 +106,7 @@ def _assembled(rows: Rows, path: str | Path, read: Read, wanted: str | None) -> 
     if (keys is None) == (ids is None):
         in_order = f"{option('ids', 'FILE')} with one id per row, in the same order."
         if ids is not None:
-            raise InputError(f"{path} has ids, and {ids} is given for them ({what}).", f"Drop {option('ids')}.")
+            raise InputError(f"{path} has ids, and {shown(ids)} is given for them ({what}).", f"Drop {option('ids')}.")
         if rows.table is None:
             raise InputError(f"{path} has no ids ({what}).", f"Pass {in_order}")
         more = f" If none of them has ids, pass {in_order}"
@@ -116,7 +116,7 @@ def _assembled(rows: Rows, path: str | Path, read: Read, wanted: str | None) -> 
         n_ids = len(keys.studies or keys.images or [])
         if n_ids != len(rows.texts):
             raise InputError(
-                f"{path} has {len(rows.texts)} predictions ({what}), and {ids} has {n_ids} ids.",
+                f"{path} has {len(rows.texts)} predictions ({what}), and {shown(ids)} has {n_ids} ids.",
                 "Pass the file that the predictions were made for; a blank line counts as a report.",
             )
         what = f"{what}, in the order of {Path(str(ids)).name}"

@@ -293,7 +293,7 @@ def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequ
             "split_file needs a split.", f"Name the rows wanted from {read.split_file}: {option('split', 'NAME')}."
         )
     if not path.exists():
-        raise InputError(f"there is no file or folder {path}.", "Check the name: it is never read as text.")
+        raise InputError(f"there is no file or folder {shown(path)}.", "Check the name: it is never read as text.")
     if not path.is_dir():
         existing_file(path)
 

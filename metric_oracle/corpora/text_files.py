@@ -46,7 +46,7 @@ def existing_file(path: Path) -> Path:
     if path.is_dir():
         raise InputError(f"{path} is a folder, where a file is expected.", "Name the file in it.")
     if not path.is_file():
-        raise InputError(f"there is no file {path}.", "Check the name.")
+        raise InputError(f"there is no file {shown(path)}.", "Check the name.")
     with path.open("rb") as file:
         start = file.read(512).lstrip(codecs.BOM_UTF8 + b" \t\r\n").lower()
     if start.startswith(b"version https://git-lfs.github.com/"):

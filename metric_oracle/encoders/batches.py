@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from metric_oracle.base.files import let_interrupts_end_waits
 from metric_oracle.encoders.model_files import n_positions
 from metric_oracle.encoders.packed_layers import Packed, can_pack
 
@@ -51,6 +52,7 @@ def one_thread_each(device: str) -> Iterator[RunAll]:
         torch.get_num_threads()
         torch.set_num_threads(1)
 
+    let_interrupts_end_waits()
     with ThreadPoolExecutor(n_threads, "encoder", begin) as pool:
         try:
             yield pool.map

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.base.errors import BackendError
-from metric_oracle.base.files import sha256
+from metric_oracle.base.files import let_interrupts_end_waits, sha256
 from metric_oracle.base.progress import Advance
 
 JAR = "meteor-1.5.jar"
@@ -96,6 +96,7 @@ class MeteorJar:
                 assert program.stdout is not None
                 program.stdin.write(f"{line}\n")
                 program.stdin.flush()
+                let_interrupts_end_waits()
                 answers = [program.stdout.readline().strip() for _ in range(n_answers)]
                 if not all(answers):
                     raise EOFError

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import sha256
 from metric_oracle.encoders.libraries import quiet
 
@@ -40,7 +40,10 @@ def find(model: str | Path) -> tuple[Path, str]:
         is_name = False
     if not is_name:
         raise InputError(
-            "encoder", "must be an existing folder or the name of a Hugging Face model", model, "Check the path."
+            "encoder",
+            "must be an existing folder or the name of a Hugging Face model",
+            shown(Path(model)),
+            "Check the path.",
         )
     return _find_on_hub(str(model)), str(model)
 

@@ -51,7 +51,7 @@ def read_files(path: Path) -> tuple[dict[str, bytes], str]:
     elif path.is_file():
         files = _read_archive(path)
     else:
-        raise InputError("archive", "must be an existing .tar.gz file or folder", path, "Check the name.")
+        raise InputError("archive", "must be an existing .tar.gz file or folder", shown(path), "Check the name.")
     for name in ("config.json", "weights.th"):
         if name not in files:
             raise InputError("archive", f"must hold {name}", f"none in {path}", "Pass a published RadGraph archive.")

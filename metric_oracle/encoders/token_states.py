@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from metric_oracle.base.arguments import check_given, check_one_of
-from metric_oracle.base.errors import InputError, not_installed, option
+from metric_oracle.base.errors import InputError, not_installed, option, shown
 from metric_oracle.base.files import write_json
 from metric_oracle.base.progress import Advance
 from metric_oracle.encoders.batches import (
@@ -88,7 +88,7 @@ class TokenEncoder:
             layer,
             f"for an encoder other than {', '.join(PUBLISHED)}",
             f"Add {option('layer', 'N')}.",
-            got=f"none for {model}",
+            got=f"none for {shown(Path(model))}",
         )
         check_one_of("dtype", dtype, ("float32", "bfloat16"), "Use float32.")
         self.layer = layer

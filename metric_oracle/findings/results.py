@@ -374,7 +374,7 @@ def read_signed(
     argument, command = names
     rule = f"must be a file that {command} wrote, with its signature"
     if not path.is_file():
-        got = f"the folder {path}" if path.is_dir() else path
+        got = f"the folder {path}" if path.is_dir() else shown(path)
         raise InputError(argument, "must be an existing file", got, f"Write one with {as_called(command)}.")
     try:
         if path.suffix.lower() == ".parquet":

@@ -73,8 +73,7 @@ def _answer(record: dict[str, Any], rank_width: int, score_width: int, component
 def pool_lines(results: Results) -> list[str]:
     """Return lines that describe a pool of candidates: its size, and how many best reports it certainly contains."""
     pool, table = results.signature["pool"], results.table
-    best = table["rank"].to_numpy() == 1
-    n, certified = int(best.sum()), int(table["certified"].to_numpy(zero_copy_only=False)[best].sum())
+    is_best = table["rank"].to_numpy() == 1
     if pool["size"] == "all":
         return ["pool: the whole corpus, so the answers are exact"]
     judge = results.signature["judge"]
@@ -83,7 +82,10 @@ def pool_lines(results: Results) -> list[str]:
     lines = [f"pool: {', '.join(parts)}; {pool['pairs']:,} distinct pairs"]
     if judge["best"] is not None:
         beyond = f"{'below' if judge['direction'] == 'lower' else 'above'} {judge['best']:g}"
-        lines.append(f"certified, as no score is {beyond}: {certified:,} of {n:,} best answers")
+        reached = table["score"].to_numpy()[is_best] == judge["best"]
+        more = int((table["exact"].to_numpy(zero_copy_only=False)[is_best] & ~reached).sum())
+        whole = f", and {more:,} more, as the whole corpus was judged" if more else ""
+        lines.append(f"certified, as no score is {beyond}: {reached.sum():,} of {len(reached):,} best answers{whole}")
     audit = pool.get("audit")
     if audit is None:
         return [*lines, "what the pool misses is not known; --audit M measures it"]

@@ -117,8 +117,7 @@ class Judge(Directed):
                 n_wrong += 1
             else:
                 new[pair] = numbers
-                if self.keep is not None:
-                    self.keep(pair, numbers)
+                self._keep(pair, numbers)
             if progress is not None:
                 progress(1)
 
@@ -136,6 +135,18 @@ class Judge(Directed):
         shared = [name for name in names if name != SCORE and all(name in answer for answer in answers)]
         components = {name: np.array([answer[name] for answer in answers])[which] for name in shared}
         return Judged(scores[which], components, notes)
+
+    def _keep(self, pair: str, numbers: dict[str, float]) -> None:
+        """Keep an answer, if answers are kept; raise InputError if it cannot be written."""
+        if self.keep is None:
+            return
+        try:
+            self.keep(pair, numbers)
+        except OSError as error:
+            raise InputError(
+                f"{error.filename} cannot be written ({error.strerror or error}).",
+                "Make room there: the same call then goes on, and no answer that was kept is lost.",
+            ) from error
 
     def answered(self, pairs: Sequence[Pair], progress: Advance | None = None) -> "Judge":
         """Judge distinct pairs; return a judge that looks their scores up and scores no other pair."""

@@ -1,12 +1,15 @@
 """The ways to ask a judge: a function, a command, a model that counts errors."""
 
 import json
+import os
+import select
+import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from queue import Empty, SimpleQueue
-from threading import Thread
-from typing import IO, Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
 
 from metric_oracle.base.errors import ArgumentError, InputError
 from metric_oracle.judges.judge import SCORE, Asked, Pair, Take
@@ -16,6 +19,12 @@ CHUNK = 1024  # pairs that a model gets at a time: a kill loses no more
 # Number of the first pair that a command gets. A command that counts from 0 or 1, instead of repeating the number of
 # each pair, is refused at its first answer.
 FIRST = 1001
+
+LOOK = 0.05  # seconds between two looks at whether a command has ended
+GRACE = 2.0  # seconds that a command has to end when it is asked to
+MOST_IN_PIPE = 1 << 20  # bytes that a pipe can hold; Linux allows no more to users
+LINES_AT_ONCE = 64  # lines that are made for a command before it has read those before
+LONGEST = 1000  # lines of an indented object
 
 Ask = Callable[[Sequence[Pair], Take], Asked]
 
@@ -65,64 +74,181 @@ def of_command(words: Sequence[str], timeout: float | None) -> Ask:
 
     Its input ends after the last pair, and its answers may come in any order. It is stopped if no line came for
     `timeout` seconds, or if an answer has the number of no pair or of one that was answered: then numbers are mixed up.
+    All that it started is stopped at the end.
     """
 
     def ask(pairs: Sequence[Pair], take: Take) -> Asked:
         try:
-            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        except OSError as error:
+            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0)
+        except (OSError, ValueError) as error:  # ValueError for a word with NUL
+            reason = error.strerror if isinstance(error, OSError) else "it has a NUL character"
             raise InputError(
-                "judge", "must be a command that starts", f"{words[0]} ({error.strerror})", "Check it."
+                "judge", "must be a command that starts", f"{_name(words)} ({reason})", "Check it."
             ) from None
-        lines: SimpleQueue[bytes] = SimpleQueue()
-        for run, pipe in ((_write, process.stdin), (_read, process.stdout)):
-            Thread(target=run, args=(pipe, pairs if run is _write else lines), daemon=True).start()
-        try:
-            return Asked({}, _answers(process, lines, {*range(len(pairs))}, take, timeout))
-        finally:
-            process.kill()
-            process.wait()
+        with process, _ending(process):
+            return Asked({}, _answers(process, pairs, take, timeout))
 
     return ask
 
 
-def _write(pipe: IO[bytes], pairs: Sequence[Pair]) -> None:
-    """Write the pairs to a command and end its input; one that has ended reads no more."""
-    with suppress(BrokenPipeError), pipe:
-        for number, (reference, candidate) in enumerate(pairs, FIRST):
-            content = {"pair": number, "reference": reference, "candidate": candidate}
-            pipe.write(json.dumps(content).encode() + b"\n")
-            pipe.flush()
+def _name(words: Sequence[str]) -> str:
+    """Return the program of a command for a message."""
+    return words[0].replace("\0", "\\0")
 
 
-def _read(pipe: IO[bytes], lines: "SimpleQueue[bytes]") -> None:
-    """Put the lines that a command writes into a queue, and an empty one at their end."""
-    with pipe:
-        for line in pipe:
-            lines.put(line)
-    lines.put(b"")
-
-
-def _answers(
-    process: "subprocess.Popen[bytes]", lines: "SimpleQueue[bytes]", open_: set[int], take: Take, timeout: float | None
-) -> str:
-    """Take the answers of a command to the pairs `open_`; return why no more came, empty if it ended as it should."""
-    n_other = 0
+@contextmanager
+def _ending(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """End the group of a process, whatever ends the body: first by asking, so that a wrapper ends what it runs."""
     try:
-        while line := lines.get(timeout=timeout):
-            try:
-                answer = json.loads(line, parse_int=float)  # of a whole number too great for a float an infinite one
-                place = answer["pair"] - FIRST
-            except (ValueError, TypeError, KeyError, RecursionError):
+        yield
+    finally:
+        try:
+            _signal(process, signal.SIGTERM)
+            end = time.monotonic() + GRACE
+            while _signal(process, 0) and time.monotonic() < end:
+                process.poll()
+                time.sleep(LOOK)
+        finally:
+            _signal(process, signal.SIGKILL)
+            process.wait()
+
+
+def _signal(process: "subprocess.Popen[bytes]", number: int) -> bool:
+    """Send a signal to the group of a process, 0 to look only; return whether the group has a process."""
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):  # PermissionError on macOS if all are about to end
+        return False
+    return True
+
+
+def _lines_of(pairs: Sequence[Pair]) -> Iterator[bytes]:
+    """Yield the line of each pair that a command reads."""
+    for number, (reference, candidate) in enumerate(pairs, FIRST):
+        content = {"pair": number, "reference": reference, "candidate": candidate}
+        yield json.dumps(content).encode() + b"\n"
+
+
+class _Exchange:
+    """Writes lines to a process and reads its lines, with no wait that a signal cannot interrupt.
+
+    The end of the process is the end of its lines, even if a child of it holds its output. Waits are short, because
+    Polars lets a wait go on after SIGINT, of which Python then learns too late.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", given: Iterator[bytes]) -> None:
+        self._process, self._given = process, given
+        self._rest, self._read, self._has_ended = b"", b"", False
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+
+    def lines(self, timeout: float | None) -> Iterator[bytes]:
+        """Yield lines until the end; raise TimeoutError if none came for `timeout` seconds."""
+        begun = time.monotonic()
+        while True:
+            *whole, self._read = self._read.split(b"\n")
+            for line in whole:
+                yield line
+                begun = time.monotonic()
+            if self._has_ended:
+                if self._read:
+                    yield self._read
+                return
+            if timeout is not None and time.monotonic() - begun > timeout:
+                raise TimeoutError
+            self._exchange()
+
+    def _exchange(self) -> None:
+        """Write and read what can be written and read within a short time."""
+        written, read = self._process.stdin, self._process.stdout
+        assert written is not None
+        assert read is not None
+        has_exited = self._process.poll() is not None
+        waiting = select.poll()
+        waiting.register(read, select.POLLIN)
+        if not written.closed:
+            waiting.register(written, select.POLLOUT)
+        ready = {number for number, _ in waiting.poll(0 if has_exited else 1000 * LOOK)}
+        if read.fileno() in ready:
+            block = os.read(read.fileno(), MOST_IN_PIPE)
+            self._read += block
+            self._has_ended = not block
+        if has_exited:  # what it wrote was in the pipe, and is read now
+            self._has_ended = True
+        if not written.closed and written.fileno() in ready:
+            self._write()
+
+    def _write(self) -> None:
+        """Write what the pipe takes, and close it after the last line, or if the process reads no more."""
+        written = self._process.stdin
+        assert written is not None
+        try:
+            if not self._rest:
+                self._rest = b"".join(islice(self._given, LINES_AT_ONCE))
+            if self._rest:
+                self._rest = self._rest[os.write(written.fileno(), self._rest) :]
+                return
+        except BlockingIOError:
+            return
+        except OSError:  # it reads no more
+            self._rest = b""
+        written.close()
+
+
+def _answers(process: "subprocess.Popen[bytes]", pairs: Sequence[Pair], take: Take, timeout: float | None) -> str:
+    """Take the answers of a command to pairs; return why no more came, empty if it ended as it should."""
+    open_, n_other = {*range(len(pairs))}, 0
+    try:
+        for answer in _objects(_Exchange(process, _lines_of(pairs)).lines(timeout)):
+            place = answer.get("pair") if answer is not None else None
+            if not isinstance(place, float | int):
                 n_other += 1  # what a library of the judge prints
                 continue
+            place -= FIRST
             if place not in open_:
                 return "an answer with the number of no pair, or of one that was answered before"
-            open_.remove(place)
+            open_.remove(int(place))
             take(int(place), answer)
-        code = process.wait(timeout)
-    except (Empty, subprocess.TimeoutExpired):
+        end = time.monotonic() + (timeout or 0)
+        while process.poll() is None:  # it has closed its output
+            if timeout is not None and time.monotonic() > end:
+                raise TimeoutError
+            time.sleep(LOOK)
+    except TimeoutError:
         return f"no line within {timeout:g} s"
-    if code:
-        return f"an end with exit code {code}"
+    if process.returncode:
+        return f"an end with exit code {process.returncode}"
     return f"lines that are no answers: {n_other:,}" if open_ and n_other else ""
+
+
+def _objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | None]:
+    """Yield the JSON objects in lines, None for a line that is in none; an indented object has several lines."""
+    begun: list[bytes] = []  # lines of an object that has not ended
+    for line in lines:
+        alone = _parsed(line)
+        if alone is not None and (not begun or "pair" in alone):
+            yield from [None] * len(begun)
+            begun = []
+            yield alone
+        elif begun or line.lstrip().startswith(b"{"):
+            begun.append(line)
+            whole = _parsed(b"\n".join(begun)) if line.rstrip().endswith(b"}") else None
+            if whole is not None:
+                begun = []
+                yield whole
+            elif len(begun) > LONGEST:
+                yield from [None] * len(begun)
+                begun = []
+        elif line.strip():
+            yield None
+    yield from [None] * len(begun)
+
+
+def _parsed(text: bytes) -> dict[str, Any] | None:
+    """Return a JSON object; None for another text."""
+    try:
+        content = json.loads(text, parse_int=float)  # of a whole number too great for a float an infinite one
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None

@@ -17,6 +17,7 @@ import gc
 import hashlib
 import os
 import re
+import signal
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -265,6 +266,7 @@ def _locked(path: str) -> Iterator[None]:
 def _lock(path: str) -> Any:
     """Wait for the lock of a file and return the open file, or None if the file was removed in the meantime."""
     file = open(path, "ab")  # noqa: SIM115
+    signal.siginterrupt(signal.SIGINT, True)  # Polars lets the system go on with a wait; see `base.files`
     fcntl.flock(file, fcntl.LOCK_EX)
     with suppress(FileNotFoundError):
         if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):

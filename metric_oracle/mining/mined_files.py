@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base.errors import InputError, as_called
+from metric_oracle.base.errors import InputError, as_called, shown
 from metric_oracle.base.files import checksum
 from metric_oracle.base.sealed import hash_table, opened, record_of
 from metric_oracle.indexes.store import to_numpy
@@ -39,7 +39,7 @@ class MinedFile:
 
         self._path, self._argument = path, argument
         if not path.is_file():
-            got = f"the folder {path}" if path.is_dir() else path
+            got = f"the folder {path}" if path.is_dir() else shown(path)
             raise InputError(argument, "must be an existing file", got, f"Write one with {as_called('mine')}.")
         try:
             self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from metric_oracle.base.files import let_interrupts_end_waits
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.mining.selection import Selection, allowed
@@ -120,6 +121,7 @@ def _of_shard(
         counts["listed"] = min(len(window), k)
         return counts
 
+    let_interrupts_end_waits()
     with ThreadPoolExecutor(options.threads or n_threads()) as pool:
         yield from pool.map(counted, range(len(rows)))
 

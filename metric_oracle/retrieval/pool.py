@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from metric_oracle.base.errors import InputError
+from metric_oracle.base.files import let_interrupts_end_waits
 from metric_oracle.base.progress import Advance
 from metric_oracle.indexes.store import release, resident
 
@@ -59,6 +60,7 @@ def run_blocks(
                 reported = report(progress, done, n, n_queries, reported)
         finally:
             _drop(left)  # after an error or Ctrl-C no further block begins
+            let_interrupts_end_waits()
             for helper in helpers:
                 if helper.ident is not None:
                     helper.join()

@@ -35,6 +35,7 @@ class JudgedPool(NamedTuple):
     drawn: Array  # float64[R], the judge's for reports drawn at random from the corpus, whether in a list or not
     is_listed: npt.NDArray[np.bool_]  # bool[M, n], whether the best list of each cheap metric has the report
     cheap: Array  # float64[M, n], scores of the cheap metrics, NaN where one cannot score the report
+    is_whole: bool = False  # whether the lists and the random reports are all reports of the corpus
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,8 +98,8 @@ class PooledOracle(Finding):
                 f"and at most {100 * largest:.2g} % for each one alone (Clopper-Pearson)."
             )
         if judge["best"] is not None:
-            certified = sum(reports["certified"].to_pylist())
-            notes.append(f"Certified: {certified:,} of {n:,} test reports reach {judge['best']:g}, the best score.")
+            reached = reports["best"].to_pylist().count(judge["best"])
+            notes.append(f"Certified: {reached:,} of {n:,} test reports reach {judge['best']:g}, the best score.")
         notes.append(f"{intervals_note(self.signature['interval'])} tau: tau-b within test reports, over the pool.")
         if any(self.curve["degenerate"].to_pylist()):
             notes.append(ALIKE)
@@ -155,13 +156,14 @@ def pooled_oracle(
     }
     curve = [row for drawn, columns in curves.items() for row in _curve(drawn, columns, sign, seed)]
     beating = [int((pool.drawn > pool.scores.max(initial=-np.inf)).sum()) if len(pool.scores) else 0 for pool in pools]
+    limit = np.inf if judge["best"] is None else sign * judge["best"]
     limits = {k: upper_limit(k, draws) for k in set(beating)} if draws else {}
     of_reports = {
         "query_id": pa.array(ids, pa.large_string()),
         "best": sign * best,
         "place": np.array([int(np.argmax(of_pool)) + 1 for of_pool in reached]),
         "pool": sizes,
-        "certified": np.zeros(len(best), bool) if judge["best"] is None else best >= sign * judge["best"],
+        "certified": np.array([pool.is_whole for pool in pools]) | (best >= limit),
         "beating": pa.array(beating if draws else [None] * len(pools), pa.int64()),
         "limit": pa.array([limits.get(k) for k in beating], pa.float64()),
     }

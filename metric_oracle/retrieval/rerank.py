@@ -230,7 +230,10 @@ def rerank_pools(
     oracle = None
     if pools is not None:
         cheap = pool.scores(queries, [p.listed for p in pools])
-        judged = [JudgedPool(*of_pools[q], p.places > 0, cheap[q]) for q, p in enumerate(pools)]
+        judged = [
+            JudgedPool(*of_pools[q], p.places > 0, cheap[q], len(p.rows) == index.n_reports)
+            for q, p in enumerate(pools)
+        ]
         entries = {name: signature[name] for name in ("index", "references", "section") if name in signature}
         oracle = pooled_oracle(queries.ids, judged, pool.signs, signature["judge"], pool=described, **entries)
     table = _table(index, queries, [best_of[q] for q in range(n)], judge, pool.options.text)

@@ -6,7 +6,8 @@ each counted as clinically significant or insignificant. The instructions settle
 
 A survey is a folder. ``survey.json`` has the texts that raters see, without ids and origins. ``key.json`` has the
 origin of each candidate; only the export opens it, so the server cannot reveal it.
-``ratings/<rater>.jsonl`` are the logs (`survey.log`). ``links.json`` has the secrets in the raters' addresses.
+``ratings/<rater>.jsonl`` are the logs (`survey.log`), with a file beside each. ``links.json`` has
+the secrets in the raters' addresses.
 """
 
 import re
@@ -49,6 +50,7 @@ from metric_oracle.raters.ratings import CATEGORIES
 from metric_oracle.reading import Given, attached
 from metric_oracle.retrieval.search import digest
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
+from metric_oracle.survey.log import Log
 
 STUDIES = 50  # default number of studies, as in the paper
 # RadEvalX (Calamida et al., 2024) adds two categories to the six of ReXVal.
@@ -454,6 +456,6 @@ def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
         write_sealed(folder / "key.json", {"survey": identity, **key})
         write_sealed(folder / "links.json", {rater: secrets.token_urlsafe(24) for rater in content["raters"]})
         for rater in content["raters"]:
-            (ratings / f"{rater}.jsonl").touch()
+            Log(ratings / f"{rater}.jsonl", [], 0, identity).start()
         for path in folder.rglob("*.json*"):
             path.chmod(0o600)

@@ -55,6 +55,7 @@ class Export:
         """Return a sentence for each rater that was left out, for pairs, and for each rater with contradictions."""
         lines = [f"{rater} is left out: {reason}." for rater, reason in self.notes["left_out"].items()]
         lines += [f"{rater} is left out: {n:,} cells are open." for rater, n in self.notes["unfinished"].items()]
+        lines += [f"{line}." for line in self.notes["unsure"]]
         if self.notes["pairs_left_out"]:
             lines.append(f"{self.notes['pairs_left_out']} pairs are left out: not all raters finished them.")
         lines += [
@@ -81,8 +82,8 @@ def survey_status(folder: SurveyFolder) -> list[dict[str, Any]]:
     -------
     list of dict
         A record for each rater: finished ``studies`` of ``of_studies``, finished ``candidates``, ``open_cells``, the
-        number of ``saves``, the time of the last one (None before the first), and ``torn_bytes``, the length of an
-        unfinished last line of the log.
+        number of ``saves``, the time of the last one (None before the first), ``torn_bytes``, the length of an
+        unfinished last line of the log, and ``unsure``, a sentence if the log may lack its last saves, else "".
 
     Raises
     ------
@@ -116,6 +117,7 @@ def survey_status(folder: SurveyFolder) -> list[dict[str, Any]]:
                 "saves": len(history.by_id),
                 "last_save": max((event.time for event in history.by_id.values()), default=None),
                 "torn_bytes": history.torn,
+                "unsure": survey.log(rater).unsure if history.is_unsure else "",
             }
         )
     return records
@@ -124,6 +126,7 @@ def survey_status(folder: SurveyFolder) -> list[dict[str, Any]]:
 def status_table(records: list[dict[str, Any]]) -> PaperTable:
     """Return the table of what `survey_status` returned, a row for each rater."""
     torn = [f"{r['rater']}: a torn line of {r['torn_bytes']} bytes, never saved." for r in records if r["torn_bytes"]]
+    torn += [f"{record['unsure']}." for record in records if record["unsure"]]
     columns: dict[str, Format] = {
         "finished studies": _studies,
         "open cells": number_of("open_cells", ","),
@@ -227,6 +230,7 @@ def export_survey(
         "raters": list(finished),
         "left_out": reasons,
         "unfinished": {} if partial else unfinished,
+        "unsure": [survey.log(rater).unsure for rater in finished if histories[rater].is_unsure],
         "pairs": len(pairs),
         "pairs_left_out": len(main) - len(pairs),
         "studies": len(number_of),

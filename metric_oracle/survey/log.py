@@ -1,13 +1,15 @@
 """The log of a rater: an append-only file of saves (events), from which no acknowledged save is ever lost.
 
-Each save is one line of JSON. It is acknowledged only after its line is on the disk (fsync). The last event of each
-candidate counts, and events are never overwritten. All processes that read or write take the same file lock, so that
-two tabs, two servers, or an export during a survey always see complete lines.
+Each save is a line of a journal (`base.journal`) that belongs to the rater and the survey. It is acknowledged only
+after its line is on the disk (fsync), and after the number of lines and the last checksum are in a file beside the log,
+NAME.saved.json: without it, nothing would show that lines were cut off. The last event of each candidate counts, and
+events are never overwritten. All processes that read or write take the same file lock, so that two tabs, two servers,
+or an export during a survey always see complete lines.
 
-Each line ends with a checksum of the bytes before it, which distinguishes damage from a torn write. A kill or a power
-cut leaves at most one torn line, at the end: without a line end, or with zeros in blocks that were never
-written. It was never acknowledged, and is removed under the lock. Any other invalid line is damage: the log is
-refused and left as it is. Lines of earlier versions have no checksum; they are accepted if they can be parsed.
+A kill or a power cut leaves at most one torn line, at the end, which was never acknowledged; it is removed under the
+lock. Any other invalid line, and a log with fewer lines than were acknowledged, is damage: the log is refused and left
+as it is. If the file beside the log is lost or damaged, the log is read, and its reader told. Logs of earlier versions,
+whose lines have a checksum of their own or none, go on.
 """
 
 import fcntl
@@ -16,7 +18,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -24,11 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.base.errors import InputError, MetricOracleError, option
+from metric_oracle.base.files import let_interrupts_end_waits
+from metric_oracle.base.journal import End, Journal, Line
+from metric_oracle.base.sealed import read_json, write_json
 
 MAX_ERRORS = 99  # largest number of errors in one cell
 Counts = list[list[int | None]]
 _ID = re.compile(r"[0-9A-Za-z-]{8,64}")
-_CHECK = b',"check":"'  # between a line's record and its checksum
+_CHECK = b',"check":"'  # in lines of earlier versions, between the record and its checksum
 
 
 class SaveError(MetricOracleError):
@@ -67,6 +72,7 @@ class History:
     latest: dict[tuple[int, int], Event] = field(default_factory=dict)  # (study, candidate) -> its last event
     by_id: dict[str, Event] = field(default_factory=dict)  # id -> event, all of them in the order of the file
     torn: int = 0  # number of bytes of a torn line at the end, which is ignored
+    is_unsure: bool = False  # whether the file is lost or damaged that shows whether lines were cut off at the end
 
 
 class Log:
@@ -79,19 +85,43 @@ class Log:
     def __init__(self, path: Path, n_candidates: Sequence[int], n_categories: int, fingerprint: str) -> None:
         self.path = path
         self._n_candidates, self._n_categories, self._fingerprint = list(n_candidates), n_categories, fingerprint
+        self._owner = {"rater": path.stem, "survey": fingerprint}
         self._lock = threading.Lock()
+        self._begin()
+
+    @property
+    def unsure(self) -> str:
+        """What must be told where the history is unsure."""
+        return (
+            f"{self.path.stem}: {self.beside} is lost or damaged, so nothing shows whether the log lacks its last saves"
+        )
+
+    @property
+    def beside(self) -> Path:
+        """The file that has the number of acknowledged lines."""
+        return self.path.with_suffix(".saved.json")
+
+    def start(self) -> None:
+        """Make the empty log of a new survey."""
+        self.path.touch()
+        self._record(End())
+
+    def _begin(self) -> None:
+        """Forget all that was read."""
         self._history = History()
-        self._whole = 0  # number of bytes of the file that the history covers
+        self._journal = Journal(self._owner, self._former)
+        self._checks = [""]  # of the lines, after that of none
         self._is_synced = False
 
     def read(self) -> History:
         """Return the current state of the log. The file is not changed: a torn line is counted, but stays."""
         with self._lock, self._opened(os.O_RDONLY, fcntl.LOCK_SH) as file:
-            torn = self._follow(file)
-            return replace(self._history, latest=dict(self._history.latest), by_id=dict(self._history.by_id), torn=torn)
+            torn, saved = self._follow(file)
+            latest, by_id = dict(self._history.latest), dict(self._history.by_id)
+            return replace(self._history, latest=latest, by_id=by_id, torn=torn, is_unsure=saved is None)
 
     def recover(self) -> int:
-        """Remove a torn line, sync the file, and return the number of removed bytes."""
+        """Remove a torn line, sync the file, and return the number of removed bytes; see `read` for what is unsure."""
         with self._lock, self._opened(os.O_RDWR, fcntl.LOCK_EX) as file:
             return self._recover(file)
 
@@ -126,6 +156,21 @@ class Log:
             self._append(file, event)
             return event
 
+    def _saved(self) -> End | None:
+        """Return the acknowledged end of the log; None if the file beside it is lost, damaged or another log's."""
+        try:
+            content = read_json(self.beside, "")
+            if all(content.get(name) == value for name, value in self._owner.items()):
+                return End(content["lines"], content["check"])
+        except (InputError, OSError, KeyError):
+            if self._journal.is_former and not self.beside.exists():
+                return End()  # of an earlier version
+        return None
+
+    def _record(self, end: End) -> None:
+        """Write the acknowledged end of the log beside it."""
+        write_json(self.beside, {**self._owner, **end._asdict()})
+
     @contextmanager
     def _opened(self, flags: int, lock: int) -> Iterator[int]:
         """Open the file with flags of `os.open` and a lock of `fcntl`; yield its descriptor, or raise SaveError."""
@@ -134,6 +179,7 @@ class Log:
         except OSError as error:
             lost = self._lost(f"({error.strerror or error})")
             raise lost from error
+        let_interrupts_end_waits()
         try:
             fcntl.flock(file, lock)
             yield file
@@ -150,92 +196,113 @@ class Log:
 
     def _recover(self, file: int) -> int:
         """Do what `recover` does with the open file, whose lock is held."""
-        torn = self._follow(file)
+        torn, saved = self._follow(file)
         try:
             if torn:
-                os.ftruncate(file, self._whole)
+                os.ftruncate(file, self._journal.size)
             if torn or not self._is_synced:
                 # A process that was killed may have written lines without a sync. They must be on the disk before use.
                 os.fsync(file)
                 self._is_synced = True
+            if saved != self._journal.end or not self.beside.exists():
+                self._record(self._journal.end)
         except OSError as error:
             raise _unsaved(self.path, error) from error
         return torn
 
-    def _follow(self, file: int) -> int:
-        """Add new lines of the file to the history; return the number of bytes of a torn line at the end.
+    def _follow(self, file: int) -> tuple[int, End | None]:
+        """Add new lines of the file to the history; return the bytes of a torn line at the end, and `_saved`.
 
         `file` is its descriptor. Raise SaveError if the file has become shorter, or is damaged.
         """
         size = os.fstat(file).st_size
-        if size < self._whole:
-            lost = self._lost(f"has {size} bytes of {self._whole}")
+        if size < self._journal.size:
+            lost = self._lost(f"has {size} bytes of {self._journal.size}")
             raise lost
-        if size == self._whole:
-            return 0
         raw = b""
-        while len(raw) < size - self._whole:
-            block = os.pread(file, size - self._whole - len(raw), self._whole + len(raw))
+        first = self._journal.size
+        while len(raw) < size - first:
+            block = os.pread(file, size - first - len(raw), first + len(raw))
             if not block:
                 break
             raw += block
-        *whole, rest = raw.split(b"\n")
-        lines = [line + b"\n" for line in whole] + ([rest] if rest else [])
-        for number, line in enumerate(lines, 1):
-            event = self._event(line)
+        torn, damaged = raw[raw.rfind(b"\n") + 1 :], ""
+        before = self._journal.size, self._journal.end
+        for line in self._journal.take(raw):
+            event = None if line.flaw else self._event(line)
             if event is None:
-                if number < len(lines) or not self._is_torn(line):
-                    lost = self._lost(f"is damaged in line {len(self._history.by_id) + 1}")
-                    raise lost
-                return len(line)
-            self._add(event, len(line))
+                damaged = f"is damaged in line {line.number}"
+                if not torn and line.size == len(raw):
+                    torn = raw  # a line of zeros, if it was never acknowledged
+                    self._journal.size, self._journal.end = before
+                break
+            self._add(event)
+            raw = raw[line.size :]
+            before = self._journal.size, self._journal.end
             self._is_synced = False
-        return 0
+        saved = self._saved()
+        n = len(self._history.by_id)
+        if damaged and torn is raw and saved is not None and saved.lines <= n and self.beside.exists():
+            damaged = ""
+        if not damaged and saved is not None:
+            if saved.lines > n:
+                damaged = f"is damaged in line {n + 1}" if torn else f"has {n} of {saved.lines} acknowledged saves"
+            elif self._checks[saved.lines] != saved.check:
+                damaged = f"has other saves than those that were acknowledged, up to line {saved.lines}"
+        if damaged:
+            self._begin()
+            lost = self._lost(damaged)
+            raise lost
+        return len(torn), saved
 
-    def _add(self, event: Event, size: int) -> None:
-        """Add an event, a line of `size` bytes, to the history."""
+    def _add(self, event: Event) -> None:
+        """Add an event, the last line of the journal, to the history."""
         self._history.latest[event.study, event.candidate] = self._history.by_id[event.id] = event
-        self._whole += size
+        self._checks.append(self._journal.end.check)
 
-    def _event(self, line: bytes) -> Event | None:
-        """Return the event of a line of the log; None if it is torn, damaged or not the next one."""
-        body, mark, _ = line.rpartition(_CHECK)
-        if mark and line != _checked(body):
+    def _event(self, line: Line) -> Event | None:
+        """Return the event of a line of the log; None if it is no valid one, or not the next."""
+        record = line.record or {}
+        try:
+            self._check({**record, "base": 0})
+            event = Event(**{name: record[name] for name in Event.__dataclass_fields__})
+        except (TypeError, KeyError, InputError):
+            return None
+        is_next = event.seq == len(self._history.by_id) + 1 and event.id not in self._history.by_id
+        return event if is_next and isinstance(event.time, str) else None
+
+    def _former(self, line: bytes) -> dict[str, Any] | None:
+        """Return the record of a line as earlier versions wrote it, with a checksum of its own or none; else None."""
+        body, mark, check = line.rpartition(_CHECK)
+        if mark and check != sha256(body).hexdigest()[:16].encode() + b'"}\n':
             return None
         try:
             record = json.loads(body + b"}" if mark else line)
-            self._check({**record, "base": 0})
-            event = Event(**{name: record[name] for name in Event.__dataclass_fields__})
-        except (ValueError, TypeError, KeyError, InputError):
+        except (ValueError, RecursionError):
             return None
-        is_whole = line.endswith(b"\n") and record.keys() == {*Event.__dataclass_fields__, "survey"}
-        is_next = event.seq == len(self._history.by_id) + 1 and event.id not in self._history.by_id
-        return event if is_whole and is_next and isinstance(event.time, str) else None
-
-    def _is_torn(self, line: bytes) -> bool:
-        """Return whether the last line is the rest of an interrupted write: a part of one line, or zeros."""
-        body, mark, _ = line.rpartition(_CHECK)
-        has_all = len(line) >= len(_checked(body)) if mark else line[:-1].endswith(b"}")
-        is_part = b"\0" in line or not (line.endswith(b"\n") or has_all)
-        return is_part and len(line) < 512 + 8 * self._n_categories  # longer than any valid line
+        is_one = isinstance(record, dict) and record.keys() == {*Event.__dataclass_fields__, "survey"}
+        return record if is_one and line.endswith(b"}\n") else None
 
     def _append(self, file: int, event: Event) -> None:
         """Append an event to the file, sync it, and add the event to the history; raise SaveError if that fails."""
         record = {name: getattr(event, name) for name in Event.__dataclass_fields__}
-        text = json.dumps({**record, "survey": self._fingerprint}, separators=(",", ":"))
-        line = _checked(text.removesuffix("}").encode())
+        before = self._journal.size, self._journal.end
         try:
-            written = 0
-            while written < len(line):
-                written += os.pwrite(file, line[written:], self._whole + written)
-            os.fsync(file)
+            self._journal.append(file, {**record, **self._owner})
+            try:
+                self._record(self._journal.end)
+            except OSError:
+                if self._saved() != self._journal.end:  # otherwise it got there
+                    raise
         except OSError as error:
             self._is_synced = False
-            with suppress(OSError):
-                os.ftruncate(file, self._whole)
-                os.fsync(file)
+            self._journal.size, self._journal.end = before
+            self._journal.cut(file)
             raise _unsaved(self.path, error) from error
-        self._add(event, len(line))
+        except BaseException:
+            self._begin()  # the file says what got there
+            raise
+        self._add(event)
 
     def _check(self, request: Mapping[str, Any]) -> None:
         """Raise InputError unless a request, see `save`, belongs to this survey and all its values are valid."""
@@ -263,11 +330,6 @@ class Log:
         for rule, holds in rules.items():
             if not holds:
                 raise InputError(f"the page sent a save that is not valid: {rule}.", "Reload the page.")
-
-
-def _checked(body: bytes) -> bytes:
-    """Return the line of a record with its checksum; `body` is the JSON without its closing brace."""
-    return body + _CHECK + sha256(body).hexdigest()[:16].encode() + b'"}\n'
 
 
 def _is_number(value: object, maximum: int | None) -> bool:

@@ -143,6 +143,8 @@ def serve_survey(survey: Survey, port: int, tell: Callable[[str], object]) -> No
     """
     pages = Pages(survey)
     for rater, log in pages.logs.items():
+        if log.read().is_unsure:
+            tell(f"{log.unsure}; it is written anew")
         torn = log.recover()
         if torn:
             tell(f"{rater}: a torn line of {torn} bytes was cut off; it had not been saved")

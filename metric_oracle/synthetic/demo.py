@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.errors import install_command
+from metric_oracle.base.files import let_interrupts_end_waits
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.corpora.reports import Reports
@@ -111,6 +112,7 @@ def _compile(searches: Sequence[tuple[Path, Reports, str]]) -> None:
         get_metric(search[-1]).kernel: search for search in reversed(searches) if not get_metric(search[-1]).is_sum
     }
     with ProcessPoolExecutor(n_threads(), get_context("spawn")) as pool:
+        let_interrupts_end_waits()
         for done in [pool.submit(_search, *search) for search in of_kernel.values()]:
             done.result()
 

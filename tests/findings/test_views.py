@@ -197,6 +197,7 @@ def test_metrics_f1_agreement_and_survey(rated, corpus, width):
             "saves": 7,
             "last_save": at,
             "torn_bytes": 3,
+            "unsure": "",
         }
         for rater, n, cells, at in raters
     ]

@@ -4,8 +4,10 @@ import json
 import math
 import os
 import re
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -293,7 +295,7 @@ def test_the_error_of_a_function_passes_and_what_it_answered_is_kept(tmp_path):
         ({"judge": common, "judged": "x.csv"}, r"and one of them; got two\."),
         *(({"judge": common, "name": name},
            rf"^name must be printable, and that of no metric and no column of this tool; got {re.escape(repr(name))}")
-          for name in ("BLEU-2", "query_id", "prediction", "composite", "bleu-2.precision_1", "a\nb", "\x1b[31mred")),
+          for name in ("BLEU-2", "query_id", "prediction", "composite", "bleu-2.precision_1", "a\tb", "\x1b[31mred")),
         ({"judge": common, "name": "GREEN Score", "higher_is_better": False},
          r"^higher_is_better must be that of the known tool whose name the judge has; got lower for 'GREEN Score', of "
          r"which higher is better\. Correct it, or choose another name\."),
@@ -308,6 +310,7 @@ def test_the_error_of_a_function_passes_and_what_it_answered_is_kept(tmp_path):
         ({"judge": "/no/such/program -x"}, r"^judge must be a command that starts; got /no/such/program \(No such fi"),
         ({"judge": common, "best": 0.5}, r"^best must be a score that none is better than, as 1 is; got 0\.5\."),
         ({"judge": common, "best": 0.5, "higher_is_better": False}, r"that none is better than, as 0 is; got 0\.5\."),
+        ({"judge": "no\0such"}, r"^judge must be a command that starts; got no\\0such \(it has a NUL char"),
         ({"judged": "none.csv"}, r"^there is no file none\.csv"),
     ],
 )  # fmt: skip
@@ -349,3 +352,73 @@ def test_the_judge_ends_with_the_call(tmp_path, command):
         score(judge=command(f"open({str(log)!r}, 'w').write(str(os.getpid())); time.sleep(60)"), timeout=1)
     with pytest.raises(ProcessLookupError):
         os.kill(int(log.read_text()), 0)
+
+
+WRAPPER = """
+import os, subprocess, sys, time
+helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open({log!r}, "w").write(str(helper.pid))
+"""
+
+
+def has_ended(pid):
+    """Tell whether a process has ended, or does so within a while."""
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("how", ["an end", "a hang", "an error"])
+def test_all_that_a_judge_started_ends_with_the_call(tmp_path, command, how):
+    """Also a child that holds its output, after whose parent's end no answer can come."""
+    log = tmp_path / "pid"
+    judge = command("time.sleep(60)" if how == "a hang" else "pass", before=WRAPPER.format(log=str(log)))
+    if how == "an end":
+        assert score(judge=judge).scores.tolist() == [1, 0, 1, 0]
+    elif how == "a hang":
+        with pytest.raises(InputError, match=r"no line within 2 s"):
+            score(judge=judge, timeout=2)
+    else:
+        with pytest.raises(ZeroDivisionError):
+            score(judge=judge, progress=lambda n: 1 / 0)
+    assert has_ended(int(log.read_text()))
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+import polars as pl
+from metric_oracle.judges.opening import opened_judge
+pl.DataFrame({"a": [1]}).lazy().group_by("a").len().collect()
+
+def fire():
+    while not os.path.exists(sys.argv[1]):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=fire, daemon=True).start()
+judge = f"sh -c 'echo $$ > {sys.argv[1]}; sleep 600'"
+try:
+    with opened_judge({"judge": judge, "higher_is_better": True}) as opened:
+        opened.score([("a", "b")])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interruption_ends_the_wait_for_a_silent_judge(tmp_path):
+    log = tmp_path / "pid"
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, log], capture_output=True, text=True, timeout=300)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    assert has_ended(int(log.read_text()))
+
+
+def test_a_command_may_indent_its_answers(command):
+    how = "print('a library says {')\n    print(json.dumps(answer, indent=2), flush=True)\n    continue"
+    found = score(judge=command(how))
+    assert found.scores.tolist() == score(judge=common).scores.tolist()
+    assert found.components["length"].tolist() == [2, 2, 1, 2]

@@ -135,6 +135,24 @@ def test_certified_answers_where_lower_is_better(k, tmp_path):
         assert line in pool_lines(found)
 
 
+def test_a_pool_of_all_reports_is_certified_and_does_not_reach_the_best_score(tmp_path):
+    def errors(pairs):
+        return [float(len({*a.split()} ^ {*b.split()})) for a, b in pairs]
+
+    index = mo.build_index(["no acute process", "small effusion", "mild edema"], tmp_path / "I", metrics="bleu")
+    for pool in ("bleu:3", "bleu:2,random:1"):
+        given = {"judge": errors, "higher_is_better": False, "best": 0, "pool": pool}
+        found = mo.rerank(index, ["no edema today", "small effusion"], **given)
+        is_whole = [n == 3 for n in found.table["pool"].to_pylist()]
+        assert found.table["exact"].to_pylist() == is_whole
+        assert found.table["certified"].to_pylist() == [is_whole[0], True]
+        assert found.oracle.reports["certified"].to_pylist() == [is_whole[0], True]
+        notes = found.oracle.tables()[-1].notes
+        assert "Certified: 1 of 2 test reports reach 0, the best score." in notes
+        more = ", and 1 more, as the whole corpus was judged" if is_whole[0] else ""
+        assert f"certified, as no score is below 0: 1 of 2 best answers{more}" in pool_lines(found)
+
+
 def test_a_pool_has_the_lists_by_their_places_and_random_rows(index):
     queries = mo.reports(TESTS).load()
     lists = {name: mo.retrieve(index, TESTS, name, k=4).table["row"].to_numpy().reshape(-1, 4) for name in

@@ -1,6 +1,7 @@
 """The event log of a rater: what was acknowledged is there, whatever ends the process, the disk or the power."""
 
 import errno
+import hashlib
 import json
 import os
 import random
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from metric_oracle.base import journal
 from metric_oracle.base.errors import InputError
 from metric_oracle.survey import log as survey_log
 from metric_oracle.survey.log import ConflictError, Log, SaveError
@@ -30,6 +32,12 @@ def given(number, *, study=0, candidate=0, counts=((0, None), (1, 2)), base=0, *
     cells = [list(some) for some in counts]
     asked = {"id": f"save-{number:05}", "study": study, "candidate": candidate, "counts": cells, "survey": SURVEY}
     return {**asked, "base": base, **changes}
+
+
+def on_disk(patch, disk):
+    """Let a log use functions of another `os`."""
+    for module in (survey_log, journal):
+        patch.setattr(module, "os", disk)
 
 
 @pytest.fixture
@@ -124,12 +132,14 @@ def test_what_is_no_save(path, changes, match):
 
 def test_a_torn_line_is_cut_off(path):
     first = log_at(path).save(given(1))
-    whole = path.read_bytes()
+    whole, beside = path.read_bytes(), log_at(path).beside
+    acknowledged = beside.read_bytes()
     log_at(path).save(given(2, base=1))
     second = path.read_bytes()[len(whole) :]
     zeros = second[: len(second) // 2] + b"\0" * 9 + b"\n"
     for torn in (*(second[:n] for n in range(1, len(second))), zeros, b"\0" * len(second)):
         path.write_bytes(whole + torn)
+        beside.write_bytes(acknowledged)
         log = log_at(path)
         assert log.read().torn == len(torn)
         assert path.read_bytes() == whole + torn  # a reader changes nothing
@@ -140,7 +150,9 @@ def test_a_torn_line_is_cut_off(path):
         path.write_bytes(whole + torn)
         assert log.save(given(2, base=1)).seq == 2
         assert len(log_at(path).read().by_id) == 2
-        path.write_bytes(whole)
+        path.write_bytes(whole + torn)
+        with damaged(path):  # an acknowledged line is never torn
+            log_at(path).recover()
 
 
 def damaged(path):
@@ -198,24 +210,90 @@ def test_a_changed_digit_is_noticed(path):
             log_at(path).read()
 
 
-def test_a_log_of_an_earlier_version_goes_on(path):
-    """Its lines have no checksum; those that follow have one."""
+def former(path, with_checksum):
+    """Save twice, and make of the log one of an earlier version; return its bytes and the events."""
     log = log_at(path)
     events = [log.save(given(i, base=i)) for i in range(2)]
-    old = b"".join(line.rpartition(b',"check":')[0] + b"}\n" for line in path.read_bytes().splitlines())
-    assert set(json.loads(old.splitlines()[0])) == {*survey_log.Event.__dataclass_fields__, "survey"}
+    old = b""
+    for line in path.read_bytes().splitlines():
+        record = {name: value for name, value in json.loads(line).items() if name not in ("rater", "after", "check")}
+        body = json.dumps(record, separators=(",", ":")).removesuffix("}").encode()
+        check = b',"check":"' + hashlib.sha256(body).hexdigest()[:16].encode() + b'"' if with_checksum else b""
+        old += body + check + b"}\n"
+    path.write_bytes(old)
+    log.beside.unlink()
+    return old, events
+
+
+@pytest.mark.parametrize("with_checksum", [False, True])
+def test_a_log_of_an_earlier_version_goes_on(path, with_checksum):
+    """Its lines have a checksum of their own, or none; those that follow have that of this version."""
+    old, events = former(path, with_checksum)
+    assert list(log_at(path).read().by_id.values()) == events
     path.write_bytes(old + b'{"id":"sav')
     log = log_at(path)
-    assert log.read().torn == 10
+    assert (log.read().torn, log.read().is_unsure) == (10, False)
     assert log.save(given(2, base=2)).seq == 3
     assert list(log_at(path).read().by_id.values())[:2] == events
-    assert b"check" not in old
-    assert path.read_bytes().startswith(old)
-    assert "check" in json.loads(path.read_bytes().splitlines()[2])
-    for bad in (old[:-1] + b"\x0b", old.replace(b'"survey"', b'"rurvey"'), old.replace(b'"seq":2', b'"seq":3')):
+    whole = path.read_bytes()
+    assert whole.startswith(old)
+    assert json.loads(whole.splitlines()[2])["rater"] == "anna"
+    log.beside.unlink()
+    for bad in (old[:-1] + b"\x0b\n", old.replace(b'"survey"', b'"rurvey"'), old.replace(b'"seq":2', b'"seq":3'),
+                whole.replace(b"save-00001", b"save-00009"), whole + old):  # fmt: skip
         path.write_bytes(bad)
         with damaged(path):
             log_at(path).recover()
+
+
+def test_the_log_of_another_rater_is_none_of_this_one(tmp_path):
+    paths = [tmp_path / "anna.jsonl", tmp_path / "ben.jsonl"]
+    for path in paths:
+        path.touch()
+        log_at(path).save(given(1))
+    content = [path.read_bytes() for path in paths]
+    beside = [log_at(path).beside.read_bytes() for path in paths]
+    for with_record in (False, True):
+        for path, other, record in zip(paths, content[::-1], beside[::-1], strict=True):
+            path.write_bytes(other)
+            if with_record:
+                log_at(path).beside.write_bytes(record)
+            with damaged(path):
+                log_at(path).read()
+    assert [path.read_bytes() for path in paths] == content[::-1]
+
+
+def test_lines_that_are_cut_off_are_missed(path):
+    """Of the end, or of all; also where an older file of the same rater stands in place of the log."""
+    log = log_at(path)
+    for i in range(3):
+        log.save(given(i, base=i))
+    lines = path.read_bytes().splitlines(keepends=True)
+    for n in range(3):
+        path.write_bytes(b"".join(lines[:n]))
+        with pytest.raises(SaveError, match=rf"anna\.jsonl has {n} of 3 acknowledged saves\. Stop the server, and"):
+            log_at(path).read()
+    path.write_bytes(b"")
+    log.beside.rename(path.with_name("aside"))
+    other = log_at(path)
+    for i in range(3):
+        other.save(given(i + 5, base=i))
+    path.with_name("aside").rename(log.beside)
+    with pytest.raises(SaveError, match=r"has other saves than those that were acknowledged, up to line 3\."):
+        log_at(path).read()
+
+
+def test_a_record_that_is_lost_or_damaged_is_told(path):
+    log = log_at(path)
+    last = log.save(given(1))
+    content = log.beside.read_bytes()
+    assert not log_at(path).read().is_unsure
+    for bad in (None, b"", content.replace(b'"lines": 1', b'"lines": 0'), content.replace(b"anna", b"anne")):
+        log.beside.unlink() if bad is None else log.beside.write_bytes(bad)
+        history = log_at(path).read()
+        assert (history.is_unsure, history.latest) == (True, {(0, 0): last})
+    assert log_at(path).recover() == 0  # and written anew
+    assert log.beside.read_bytes() == content
 
 
 def test_a_full_disk(path, monkeypatch):
@@ -229,7 +307,7 @@ def test_a_full_disk(path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         return os.pwrite(file, raw[:7], at)
 
-    monkeypatch.setattr(survey_log, "os", SimpleNamespace(**{**vars(os), "pwrite": full}))
+    on_disk(monkeypatch, SimpleNamespace(**{**vars(os), "pwrite": full}))
     with pytest.raises(SaveError, match=r"^the save did not reach the disk: .* \(No space left on device\)\. Make"):
         log.save(given(2, base=1))
     assert path.read_bytes() == before
@@ -270,7 +348,7 @@ class Disk:
     """A disk with one file, which fails, kills and forgets at any call, as a seed says."""
 
     def __init__(self, rng):
-        self.rng, self.content, self.synced = rng, b"", b""
+        self.rng, self.content, self.synced, self.beside = rng, b"", b"", None
 
     def __getattr__(self, name):
         return getattr(os, name)
@@ -309,6 +387,19 @@ class Disk:
         self.synced = self.content
         self._may(0.05)
 
+    def write_json(self, path, content):
+        self._may(0.02)
+        self.beside = {**content}
+        self._may(0.02)
+
+    def read_json(self, path, step):
+        if self.beside is None:
+            raise InputError("it is missing.", step)
+        return {**self.beside}
+
+    def exists(self):
+        return self.beside is not None
+
     def power_cut(self):
         """Keep what was synced, and of the rest a part, some of it as zeros; or what was there before a cut."""
         if not self.content.startswith(self.synced):
@@ -325,7 +416,10 @@ def campaign(patch, seed):
     """Save at random on a disk that fails; return how many saves were acknowledged and how often all was restarted."""
     rng = random.Random(seed)
     disk = Disk(rng)
-    patch.setattr(survey_log, "os", disk)
+    on_disk(patch, disk)
+    for name in ("read_json", "write_json"):
+        patch.setattr(survey_log, name, getattr(disk, name))
+    patch.setattr(Log, "beside", disk)
     log, acknowledged, shown, pending, restarts = log_at(PATH), {}, {}, [], 0
     for number in range(rng.randint(1, 7)):
         place = rng.choice([(0, 0), (0, 1), (2, 2)])
@@ -398,12 +492,12 @@ def test_lines_of_a_killed_process_are_synced_before_they_are_used(path, monkeyp
     def gone(file):
         raise Killed
 
-    monkeypatch.setattr(survey_log, "os", SimpleNamespace(**{**vars(os), "fsync": gone}))
+    on_disk(monkeypatch, SimpleNamespace(**{**vars(os), "fsync": gone}))
     with pytest.raises(Killed):
         killed.save(given(2, base=1))
     assert path.read_bytes().count(b"\n") == 2
     synced = []
-    monkeypatch.setattr(survey_log, "os", SimpleNamespace(**{**vars(os), "fsync": synced.append}))
+    on_disk(monkeypatch, SimpleNamespace(**{**vars(os), "fsync": synced.append}))
     assert log.save(given(2, base=1)).seq == 2
     assert len(synced) == 1
     assert log.save(given(2, base=1)).seq == 2
