@@ -4,8 +4,11 @@ No bound can skip a pair of a judge, and a pair may take seconds. So each distin
 kept as soon as it came.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -21,6 +24,8 @@ from metric_oracle.records import Directed
 SCORE = "score"
 # Fields of an answer that repeat the pair, and columns of results: components and judges have other names.
 COLUMNS = {"pair", "reference", "candidate", "prediction", "text", *FIXED, *AFTER, *OF_POOL} - {SCORE}
+_WORD = re.compile(r"[\w.()/%+:-]{1,40}")  # the name of a number; others may be a report's text
+_NUMERAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 
 Pair = tuple[str, str]  # reference and candidate
 Take = Callable[[int, Any], None]  # called with the place of a pair and the answer, as soon as that came
@@ -107,15 +112,16 @@ class Judge(Directed):
         ids, distinct = pair_ids(place), [*place]
         asked = [i for i, pair in enumerate(ids) if pair not in self.known]
         new: dict[str, dict[str, float]] = {}
-        n_wrong = 0
+        wrong: dict[str, str] = {}  # what came instead of a number
 
         def take(i: int, answer: Any) -> None:
             """Keep the answer to the i-th of the pairs that are asked."""
-            nonlocal n_wrong
             numbers, pair = numbers_in(answer), ids[asked[i]]
             if numbers is None:
-                n_wrong += 1
+                wrong[pair] = described(answer)
             else:
+                texts = {text.strip() for text in distinct[asked[i]]}
+                numbers = {name: value for name, value in numbers.items() if name == SCORE or name not in texts}
                 new[pair] = numbers
                 self._keep(pair, numbers)
             if progress is not None:
@@ -126,7 +132,7 @@ class Judge(Directed):
             notes, end = self.ask([distinct[i] for i in asked], take)
         lacking = [ids[i] for i in asked if ids[i] not in new]
         if lacking or end:
-            raise self._unanswered(len(ids if self.ask is None else asked), lacking, n_wrong, end)
+            raise self._unanswered(len(ids if self.ask is None else asked), lacking, wrong, end)
         answers = [new[pair] if pair in new else self.known[pair] for pair in ids]
         which = np.array([place[pair] for pair in pairs], np.int64)
         scores = np.array([answer[SCORE] for answer in answers], np.float64)
@@ -166,8 +172,8 @@ class Judge(Directed):
                 "best", f"must be a score that none is better than, as {found:g} is", f"{self.best:g}", "Name another."
             )
 
-    def _unanswered(self, n: int, lacking: Sequence[str], n_wrong: int, end: str) -> InputError:
-        """Return the error for pairs without a number: `lacking`, of which `n_wrong` have an answer, of `n` in all."""
+    def _unanswered(self, n: int, lacking: Sequence[str], wrong: Mapping[str, str], end: str) -> InputError:
+        """Return the error for pairs without a number: `lacking`, with what `wrong` ones answered, of `n` in all."""
         if self.ask is None:
             return InputError(
                 "judged",
@@ -179,16 +185,20 @@ class Judge(Directed):
         without = [
             f"{count:,} of {n:,} pairs {what}"
             for count, what in (
-                (n_wrong, "with an answer that has no number"),
-                (len(lacking) - n_wrong, "without an answer"),
+                (len(wrong), "with an answer that has no number"),
+                (len(lacking) - len(wrong), "without an answer"),
             )
             if count
         ]
         got = "; ".join(filter(None, [end, *without]))
         such = f", such as pair {lacking[0]}" if lacking else ""
+        if wrong:
+            pair, what = next(iter(wrong.items()))
+            such = f", such as pair {pair}: {what}"
         step = f"Run it again with {option('keep', 'FOLDER')}, so that no answer is lost."
         if self.keep is not None:
-            step = f"The answers to the other {n - len(lacking):,} are kept: the same call asks for the rest."
+            step = "A pair that cannot be scored needs the number that is to count for it. " if wrong else ""
+            step += f"The answers to the other {n - len(lacking):,} are kept: the same call asks for the rest."
         return InputError("judge", "must answer each pair with a number", f"{got}{such}", step)
 
 
@@ -200,17 +210,50 @@ def judge_entry(direction: str, version: str) -> dict[str, Any]:
 def numbers_in(answer: Any) -> dict[str, float] | None:
     """Return the score and the components of an answer, a number or a dict; None if it has no finite score.
 
-    They are in one dict, the score as "score". Components are the other finite numbers, except those with the name of a
-    column of results. Texts, which may quote a report, are left out.
+    They are in one dict, the score as "score". Without that, the only number is the score if its name says so, as
+    "green_score" does. Components are the other finite numbers, except those with the name of a column of results, or
+    with one that is no single word. Texts, which may quote a report, are left out.
     """
     fields = answer if isinstance(answer, Mapping) else {SCORE: answer}
-    numbers = {
-        str(name): float(value)
-        for name, value in fields.items()
-        if name not in COLUMNS and isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    }
-    numbers = {name: value for name, value in numbers.items() if np.isfinite(value)}
+    found = {str(name): _number(value) for name, value in fields.items() if name not in COLUMNS}
+    numbers = {name: value for name, value in found.items() if value is not None and _WORD.fullmatch(name)}
+    if SCORE not in fields and len(numbers) == 1 and next(iter(numbers)).lower().endswith(SCORE):
+        numbers = dict.fromkeys([SCORE], next(iter(numbers.values())))
     return numbers if SCORE in numbers else None
+
+
+def _number(value: Any) -> float | None:
+    """Return the finite number that a value is, also as a text or as the only one of a list, array or tensor."""
+    if isinstance(value, str):
+        value = float(value) if _NUMERAL.fullmatch(value.strip()) else None
+    elif isinstance(value, list | tuple) and len(value) == 1:
+        return _number(value[0])
+    elif hasattr(value, "item") and hasattr(value, "shape") and math.prod(value.shape) == 1:
+        value = value.item()
+    if not isinstance(value, Real | Decimal) or isinstance(value, bool | np.bool_):
+        return None
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def described(answer: Any) -> str:
+    """Return what an answer is, without its content, which may quote a report: its type, and shape, size or keys."""
+    if isinstance(answer, Mapping):
+        names = [name for name in answer if isinstance(name, str) and _WORD.fullmatch(name) and name != "pair"]
+        if _number(answer.get(SCORE, 0)) is None:
+            return f"{SCORE}: {described(answer[SCORE])}"
+        return f"a dict with {', '.join(names[:5]) or 'no names of numbers'}"
+    if answer is None or (isinstance(answer, float) and not math.isfinite(answer)):
+        return str(answer)
+    kind = type(answer).__name__
+    if isinstance(answer, str | bytes):
+        return f"a {kind} of {len(answer):,} characters"
+    if hasattr(answer, "shape"):
+        return f"a {kind} of shape {tuple(answer.shape)}"
+    return f"a {kind} of {len(answer):,} items" if isinstance(answer, Sized) else f"a {kind}"
 
 
 def _time(seconds: float) -> str:

@@ -1,14 +1,16 @@
 """The ways to ask a judge: a function, a command, a model that counts errors."""
 
+import inspect
 import json
 import os
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from itertools import islice
+from types import GeneratorType
 from typing import Any
 
 from metric_oracle.base.errors import ArgumentError, InputError
@@ -35,11 +37,7 @@ def of_function(function: Callable[[list[Pair]], Any], batch: int) -> Ask:
     def ask(pairs: Sequence[Pair], take: Take) -> Asked:
         for first in range(0, len(pairs), batch):
             given = [*pairs[first : first + batch]]
-            answers = function(given)
-            try:
-                answers = [answers] if isinstance(answers, str | Mapping) else [*answers]
-            except TypeError:
-                answers = [answers]
+            answers = _in_order(function(given))
             if len(answers) != len(given):
                 raise ArgumentError(
                     "judge",
@@ -52,6 +50,30 @@ def of_function(function: Callable[[list[Pair]], Any], batch: int) -> Ask:
         return Asked({})
 
     return ask
+
+
+def _in_order(answers: Any) -> list[Any]:
+    """Return what a function returned as a list; raise ArgumentError if it has no order, or is no answer yet."""
+    if inspect.isawaitable(answers) or inspect.isasyncgen(answers):
+        if inspect.iscoroutine(answers):
+            answers.close()
+        raise ArgumentError(
+            "judge",
+            "must be a function that returns its scores",
+            f"a {type(answers).__name__}",
+            "Use asyncio.run in it.",
+        )
+    if isinstance(answers, Set | bytes | bytearray | memoryview) or (
+        isinstance(answers, Iterator) and not isinstance(answers, GeneratorType | map)
+    ):
+        got = f"a {type(answers).__name__}"
+        raise ArgumentError("judge", "must return its scores in the order of the pairs", got, "Return a list.")
+    if isinstance(answers, str | Mapping):
+        return [answers]
+    try:
+        return [*answers]
+    except TypeError:
+        return [answers]
 
 
 def of_model(model: ErrorModel) -> Ask:

@@ -1,5 +1,6 @@
 """A judge by a function, a command, files or a model: each pair once, the same numbers, and one line for what fails."""
 
+import itertools
 import json
 import math
 import os
@@ -7,6 +8,8 @@ import re
 import subprocess
 import sys
 import time
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -257,9 +260,17 @@ def test_a_failure_names_a_pair_and_how_to_keep_the_others(command):
 @pytest.mark.parametrize(
     ("answers", "line"),
     [
-        ([1.0, math.nan, 2.0], "got 1 of 3 pairs with an answer that has no number, such as pair"),
-        ([1.0, "0.5", 2.0], "got 1 of 3 pairs with an answer that has no number"),
-        ([1.0, {"rating": 5}, None], "got 2 of 3 pairs with an answer that has no number"),
+        ([1.0, math.nan, 2.0], "got 1 of 3 pairs with an answer that has no number, such as pair [0-9a-f]{64}: nan"),
+        ([1.0, "good", 2.0], "got 1 of 3 pairs with an answer that has no number, .*: a str of 4 characters"),
+        ([1.0, {"rating": 5}, None], "got 2 of 3 pairs with an answer that has no number, .*: a dict with rating"),
+        ([1.0, {SECRET: 5}, 2.0], r"1 of 3 pairs with .*: a dict with no names of numbers\. Run"),
+        ([1.0, {"score": math.inf, "length": 3}, 2.0], r"1 of 3 pairs with .*: score: inf\. Run"),
+        ([1.0, (0.5, 0.25, 0.4), 2.0], "1 of 3 pairs with an answer that has no number, .*: a tuple of 3 items"),
+        (np.ones((3, 2)), r"3 of 3 pairs with an answer that has no number, .*: a ndarray of shape \(2,\)"),
+        ([1.0, 10**400, 2.0], "1 of 3 pairs with an answer that has no number, .*: a int"),
+        ({1.0, 2.0, 3.0}, r"^judge must return its scores in the order of the pairs; got a set\. Return a list\."),
+        (b"abc", r"^judge must return its scores in the order of the pairs; got a bytes\."),
+        (itertools.chain({1.0, 2.0, 3.0}), r"^judge must return its scores in the order of the pairs; got a chain\."),
         ([True, 1, 2], "got 1 of 3 pairs with an answer that has no number"),
         ([1.0, 2.0], r"judge must return one score for each pair; got 2 for 3\. Return a list\."),
         (0.5, r"judge must return one score for each pair; got 1 for 3\."),
@@ -271,6 +282,35 @@ def test_a_failure_names_a_pair_and_how_to_keep_the_others(command):
 def test_a_function_that_fails(answers, line):
     with pytest.raises(InputError, match=line):
         score(judge=lambda pairs: answers)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        np.array([[0.5], [1.0], [2.0]]),
+        ["0.5", " 1 ", "2e0"],
+        [Decimal("0.5"), Fraction(1), np.float32(2)],
+        [{"green_score": 0.5}, {"GREEN_Score": "1"}, {"score": [2]}],
+        map(float, ["0.5", "1", "2"]),
+    ],
+)
+def test_what_has_one_meaning_is_read(answers):
+    assert score(judge=lambda pairs: answers).scores.tolist() == [0.5, 1, 2, 1]
+
+
+def test_an_asynchronous_function_is_told():
+    async def judge(pairs):
+        return [1.0] * len(pairs)
+
+    with pytest.raises(InputError, match=r"^judge must be a function that returns its scores; got a coroutine\. Use"):
+        score(judge=judge)
+
+
+def test_the_name_of_a_number_is_no_text_of_a_report():
+    pairs = [("no effusion", "edema"), ("edema", "edema")]
+    answer = {"score": 1, "no acute effusion": 2, "edema": 3, "n(edema)": 4, SECRET: 5}
+    found = score(pairs, judge=lambda given: [answer] * len(given)).components
+    assert {name: values.tolist() for name, values in found.items()} == {"n(edema)": [4, 4]}
 
 
 def test_the_error_of_a_function_passes_and_what_it_answered_is_kept(tmp_path):
