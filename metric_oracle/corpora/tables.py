@@ -411,13 +411,22 @@ def of_arrow(table: pa.Table) -> list["pl.Series | pa.ChunkedArray"]:
     columns: list[pl.Series | pa.ChunkedArray] = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
+            column = _of_categories(column)
         if any(is_kind(column.type) for is_kind in _BYTES):
             with suppress(pa.ArrowInvalid):  # texts of a writer that does not say so; others are no texts
                 column = column.cast(pa.large_string())
         is_plain = any(is_kind(column.type) for is_kind in _PLAIN)
         columns.append(pl.Series(name, column) if is_plain else column)
     return columns
+
+
+def _of_categories(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of categories as one of their values; Arrow cannot cast those of Polars."""
+    kind = column.type.value_type
+    if pa.types.is_string_view(kind):
+        kind = pa.large_string()
+    parts = [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks]
+    return pa.chunked_array(parts, kind)
 
 
 def written(cells: "pl.Series") -> "pl.Series":

@@ -463,3 +463,9 @@ def test_an_empty_cell_of_predictions_is_an_empty_report(tmp_path, cell, ending)
     assert found.states == {"missing": [], "empty": ["2"], "tokenless": []}
     empty = read_predictions(path, mo.Read(after_impression=True, section="impression")).states
     assert empty == {"missing": ["1"], "empty": ["2"], "tokenless": []}
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["b", "a", "c"])])
+def test_categories_of_polars_are_their_texts(kind):
+    frame = pl.DataFrame({"study_id": pl.Series(["b", "a"], dtype=kind), "report": ["one", "two"]})
+    assert as_reports(frame, Read()).ids == ["b", "a"]
