@@ -215,3 +215,10 @@ def test_the_current_folder_is_not_replaced(fails, tmp_path, monkeypatch, comman
     argument = "out" if command == "synth" else "folder"
     match = rf"{command}: {argument} must be a new or empty folder; got the current folder\. Name another folder\.$"
     fails(command, ".", match=match)
+
+
+@pytest.mark.parametrize("words", [["score", "--bogus"], ["bogus"], ["score", "no.csv", "no.csv"], ["info", "no"]])
+def test_an_error_has_its_code_where_it_cannot_be_printed(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "metric_oracle", *words], stdout=subprocess.PIPE, stderr=full)
+    assert (done.returncode, done.stdout) == (2, b"")

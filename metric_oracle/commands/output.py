@@ -73,7 +73,15 @@ def put(text: str, *, flush: bool = False) -> None:
 def note(line: str) -> None:
     """Print a line on standard error, unless --quiet is given; marks of `errors.option` become names of options."""
     if not _state["quiet"]:
-        print(spelled_out(in_terms_of_caller(line)), file=sys.stderr)
+        _tell(spelled_out(in_terms_of_caller(line)))
+
+
+def _tell(line: str) -> None:
+    """Print a line on standard error; where that cannot be written, as on a full device, nothing else changes."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what is left in the buffer goes there
 
 
 @contextmanager
@@ -94,7 +102,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 def error(line: str) -> None:
     """Print the error message of a command that fails."""
-    print(f"error: {spelled_out(line)}", file=sys.stderr)
+    _tell(f"error: {spelled_out(line)}")
 
 
 @dataclass

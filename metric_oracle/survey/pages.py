@@ -32,8 +32,8 @@ class Pages:
         """Return the web application that serves the pages on a port."""
         routes = [
             Route("/", self.overview),
-            Route("/study/{number:int}", self.study),
-            Route("/study/{number:int}", self.form, methods=["POST"]),
+            Route("/study/{number:number}", self.study),
+            Route("/study/{number:number}", self.form, methods=["POST"]),
             Route("/save", self.save, methods=["POST"]),
         ]
         guests = {link: rater for rater, link in self.survey.links().items()}

@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -50,6 +51,15 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+
+
+class _NumberConvertor(IntegerConvertor):
+    """Numbers of an address: of the digits 0 to 9, and no more of them than Python reads."""
+
+    regex = "[0-9]{1,9}"
+
+
+register_url_convertor("number", _NumberConvertor())
 
 
 def new_token() -> str:

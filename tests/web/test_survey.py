@@ -300,3 +300,12 @@ def test_every_page_fits_and_is_labelled(survey, width, dark):
         assert tree[0] == "false prediction of finding Clinically significant"
         assert len(set(tree)) == 12
         assert driver.find_element("tag name", "fieldset").accessible_name == "Candidate 1"
+
+
+@pytest.mark.parametrize(
+    "number", ["0" * 5000 + "1", "9" * 5000, "\u0661", "1.0", "-1", "+1", "1_0", "\u00b2", "", "9" * 9]
+)
+def test_an_odd_number_in_an_address_is_told(client, capsys, number):
+    for answer in (client.get(f"/study/{number}"), client.post(f"/study/{number}", headers=POST, json={})):
+        assert answer.status_code in (400, 404)
+    assert capsys.readouterr().err == ""
