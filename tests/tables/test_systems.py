@@ -106,6 +106,8 @@ def test_several_files_make_one_row(files):
     few = type(few)(few.table.slice(0, 8), few.signature)
     with pytest.raises(InputError, match=r"^compare: the files of 'x' have different ids\. Make"):
         compare({"x": [files["random"], few]})
+    with pytest.raises(InputError, match=r"^compare: the files of 'x' have different ids\. Make"):
+        compare({"x": [few, files["random"]]})
 
 
 def test_the_order_of_a_file_says_nothing(tmp_path):
