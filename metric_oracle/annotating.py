@@ -12,7 +12,7 @@ from metric_oracle.base.errors import InputError, as_called, called, option
 from metric_oracle.base.job import working
 from metric_oracle.base.progress import Progress, counter, say
 from metric_oracle.base.sealed import replacing_signed
-from metric_oracle.corpora.samples import is_sampled
+from metric_oracle.corpora.samples import Samples, is_sampled
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.reading import Given, attached, check_models
 from metric_oracle.sources.contract import Source, source_of
@@ -79,10 +79,10 @@ def annotate(
     check_left_out(given, "for reports that a model annotates", allowed=(*MODELS, *FILES, "device", "tell"))
     source, model, out = _check(given, out)
     check_models(side)
-    read = side.read_samples().reports() if is_sampled(side.data, side.options) else side.read()
+    found = side.read_samples() if is_sampled(side.data, side.options) else side.read()
+    side.tell_of("samples" if isinstance(found, Samples) else "reports", found)
+    read = found.reports() if isinstance(found, Samples) else found
     tell = side.models.get("tell")
-    if read.left_out:
-        say(read.left_out, tell)
     opened = source.open(model, {**given_of(given, FILES), "device": given.get("device")})
     scratch = out.with_name(f".{out.name}.annotating")
     count = counter(progress, "", len(read.ids))

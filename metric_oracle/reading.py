@@ -3,23 +3,20 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar, Unpack
+from typing import Annotated, Any, TypeAlias, Unpack
 
 from annotated_doc import Doc
 
 from metric_oracle.base.arguments import check_given, check_left_out, check_options, given_of
-from metric_oracle.base.errors import InputError, called, option, shown
+from metric_oracle.base.errors import called, option
 from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.containers import in_order
-from metric_oracle.corpora.joining import shared_column
 from metric_oracle.corpora.kept import say_apart
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.read import DEFAULT, Read, check_applies
-from metric_oracle.corpora.reports import Reports, as_reports, column_names, table_of, with_kept
+from metric_oracle.corpora.reports import Reports, as_reports, column_names, with_kept
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
-from metric_oracle.corpora.tables import series_of, together
-from metric_oracle.corpora.usual_names import GENERATED, matching
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_reports
@@ -46,8 +43,6 @@ Queries: TypeAlias = Annotated[
 MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncertain", "tell")
 
 
-_One = TypeVar("_One", bound=Reports | Samples)
-_Other = TypeVar("_Other", bound=Reports | Samples)
 # Options of the encoder of token states.
 OF_ENCODER = ("layer", "states", "bf16", "rescale_table")
 # The call that takes an option of `Read`, for advice in messages.
@@ -80,6 +75,7 @@ class AttachedReports:
     models: Mapping[str, Any] = field(default_factory=dict)
     of_encoder: Mapping[str, Any] = field(default_factory=dict)
     _loaded: dict[tuple[str | None, tuple[str, ...]], Reports] = field(default_factory=dict)
+    _written: dict[str | None, Reports] = field(default_factory=dict)  # predictions that were read
     _told: set[str] = field(default_factory=set)
 
     def __repr__(self) -> str:
@@ -136,13 +132,17 @@ class AttachedReports:
     def _load(self, default_section: str | None, keep: Sequence[str], progress: Progress) -> Reports:
         """Return what `load` stores: the reports with their sources."""
         check_left_out(self.of_encoder, "for test reports, whose index says it", allowed=("encoder",))
-        reports = self.read(default_section=default_section, keep=keep, is_shown=True)
-        is_shown = isinstance(self.data, Reports) and "tell" in self.models  # by the command that read them
-        is_file = isinstance(self.data, str | Path) and reports.stored is None
-        if reports.left_out or (reports.marks and not is_shown) or (is_file and "tell" in self.models):
-            say(reports.left_out or f"test reports: {reports.source}", self.models.get("tell"))
+        reports = self.read(default_section=default_section, keep=keep)
+        if reports.is_noted or (isinstance(self.data, str | Path) and reports.stored is None):
+            self.tell_of("test reports", reports)
         encoder = self.of_encoder.get("encoder")
         return run_models(attach_sources(reports, encoder=encoder, progress=progress, **self.models, **self.sources))
+
+    def with_sources(self, reports: Reports, progress: Progress | None = None) -> Reports:
+        """Return reports that were read of these, with the sources that were given for them and their encoder."""
+        opened_encoder = self.open_encoder(progress)
+        options = {**self.models} | given_of({"progress": progress})
+        return run_models(attach_sources(reports, opened_encoder=opened_encoder, **options, **self.sources))
 
     def read(
         self,
@@ -151,31 +151,32 @@ class AttachedReports:
         keep_empty: bool = False,
         default_section: str | None = None,
         keep: Sequence[str] = (),
-        is_shown: bool = False,
     ) -> Reports:
-        """Read ids and texts as predictions or as other reports; see `reports_of`.
+        """Read ids and texts as predictions, which are stored, or as other reports; see `reports_of`.
 
-        `keep` names columns to keep. Words for missing reports and marks within texts are told, unless the caller shows
-        (`is_shown`) the source. Raise InputError if an option of the other role is given.
+        `keep` names columns to keep. Raise InputError if an option of the other role is given.
         """
-        read = reports_of(
-            self.data,
-            self.options,
-            keep=keep,
-            predictions=predictions,
-            keep_empty=keep_empty,
-            default_section=default_section,
-        )
+        if predictions and default_section in self._written:
+            return self._written[default_section]
+        read = reports_of(self.data, self.options, predictions, keep_empty, default_section, keep)
+        if predictions:
+            self._written[default_section] = read
         if default_section is not None and not predictions and read.section is None and self._has_columns():
             python = "mo.read_reports(..., read=mo.Read(section=NAME))" if isinstance(self.data, Reports) else ""
-            self._say_once(
-                f"section of the tests not known: they are compared with {default_section}. "
-                f"Say it by {option('section', 'NAME', python=python)}"
-            )
-        line = f"{'predictions' if predictions else 'reports'}: {read.source}"
-        if (read.words or read.marks) and not is_shown:
-            self._say_once(line)
+            line = f"section of the tests not known: they are compared with {default_section}"
+            step = f"Say it by {option('section', 'NAME', python=python)}"
+            self._say_once(f"{line}. {step}", line, self.models.get("tell"))
         return read
+
+    def tell_of(self, noun: str, read: Any, listener: Callable[[str], None] | None = None) -> None:
+        """Tell what reading left out, counted as missing or chose, once; a listener hears what was read in any case.
+
+        By default it is the function for notes that was given with the reports.
+        """
+        listener = listener or self.models.get("tell")
+        was_told = isinstance(self.data, Reports) and self.data.is_loaded
+        if not was_told and (read.is_noted or listener is not None):
+            self._say_once(f"{noun}: {read.told}", read.told, listener)
 
     def _has_columns(self) -> bool:
         """Return whether the reports are of a file or a table, of which the name of a column may tell the section."""
@@ -183,50 +184,31 @@ class AttachedReports:
             return bool(self.data.ids_from.columns)
         return isinstance(self.data, str | Path) or hasattr(self.data, "columns")
 
-    def _say_once(self, line: str) -> None:
-        """Tell a line that was not told of these reports yet."""
-        if line not in self._told:
-            self._told.add(line)
-            say(line, self.models.get("tell"))
+    def _say_once(self, line: str, about: str, listener: Callable[[str], None] | None) -> None:
+        """Tell a line about what was not told of these reports yet."""
+        if about not in self._told:
+            self._told.add(about)
+            say(line, listener)
 
     def read_samples(self, column: str | None = None, wanted: str | None = None) -> Samples:
         """Read the reports as several for each study; see `corpora.samples.read_samples`, also for `column`.
 
         Samples of a file that hold both sections under their names are cut to the section `wanted`, unless it is None.
-        Remarks on the file are told. Raise InputError if a reading option is given that samples do not have.
+        Raise InputError if a reading option is given that samples do not have.
         """
         samples = read_samples(self.data, self.options, column=column)
         if wanted not in (None, JOINED) and samples.section == (JOINED, "headers") and samples is not self.data:
             cut = replace(self.options, section=wanted)  # type: ignore[arg-type]
             samples = read_samples(self.data, cut, column=column)
-        if samples.remarks:
-            say(samples.source, self.models.get("tell"))
         return samples
-
-    def beside(self, references: "AttachedReports") -> "AttachedReports":
-        """Return these predictions, to be read by the columns named for the references, where this file has them too.
-
-        A column that is called `prediction` or the like is before the references' column of texts, and that of the
-        same file is not taken at all.
-        """
-        names = ("id_column", "text_column")
-        named = {name: value for name, value in references.options.given.items() if name in names}
-        named = {name: value for name, value in named.items() if name not in self.options.given}
-        is_read = isinstance(self.data, Reports | Index | ShardSet | Samples) or is_prepared(self.data)
-        if not named or is_read:
-            return self
-        columns = self.column_names()
-        is_same = self.data is references.data or (self.name is not None and self.described == references.described)
-        if is_same or matching(columns, GENERATED):
-            named.pop("text_column", None)
-        if self.options.ids is not None:
-            named.pop("id_column", None)
-        in_both = {name: column for name, column in named.items() if column in columns}
-        return replace(self, options=replace(self.options, **in_both), _loaded={})
 
     def with_ids(self, column: str) -> "AttachedReports":
         """Return the same reports, to be read by this column of ids."""
-        return replace(self, options=replace(self.options, id_column=column), _loaded={})
+        return self.read_as(id_column=column)
+
+    def read_as(self, **options: Any) -> "AttachedReports":
+        """Return the same reports, to be read with further options of `Read`."""
+        return replace(self, options=replace(self.options, **options), _loaded={}, _written={})
 
     def column_names(self) -> list[str]:
         """Return the names of the columns that a table of these reports has, or that a prepared folder keeps."""
@@ -243,59 +225,6 @@ class AttachedReports:
             return None
         of_models = given_of(self.models, ("device", "tell"))
         return load_encoder(progress=silent if progress is None else progress, **self.of_encoder, **more, **of_models)
-
-
-def read_joined(
-    one: AttachedReports,
-    read: Callable[[AttachedReports], _One],
-    other: AttachedReports,
-    read_other: Callable[[AttachedReports, _One | None], _Other],
-) -> tuple[_One, _Other]:
-    """Return both sides as their functions read them, the second after the first, of which it gets the result.
-
-    Where both have one column of ids in common, they are read again by that column.
-    """
-    first, second = together(lambda: read(one), lambda found: read_other(other, found))
-    names = shared_column(first.ids_from, second.ids_from)
-    if names is None:
-        return first, second
-    first = read(one.with_ids(names[0]))
-    return first, read_other(other.with_ids(names[1]), first)
-
-
-def pairs_of_one_table(
-    references: AttachedReports, predictions: AttachedReports
-) -> tuple[AttachedReports, AttachedReports]:
-    """Return both sides, with rows as ids if they are two columns of one table without ids.
-
-    Raise InputError if the two columns of such a table are not named.
-    """
-    both = (references, predictions)
-    is_file = all(isinstance(side.data, str | Path) for side in both)
-    is_told = any(side.options.id_column or side.options.ids for side in both)
-    if is_told or isinstance(references.data, Reports | Index):
-        return both
-    if not (Path(references.data) == Path(predictions.data) if is_file else references.data is predictions.data):
-        return both
-    table = table_of(references.data, references.options.encoding, references.options.separator)
-    if table is None or table.has_ids:
-        return both
-    columns = [side.options.text_column for side in both]
-    if None in columns or columns[0] == columns[1]:
-        named = "read=mo.Read(text_column=NAME)"
-        raise InputError(
-            "references and predictions",
-            "must be two columns of a table without ids that is given for both",
-            f"{shown(*[name or 'no name' for name in columns])} of the columns {table.header}",
-            f"Pass {option('text_column', 'NAME', python=f'mo.reports(references, {named})')} and "
-            f"{option('predicted_text_column', 'NAME', python=f'mo.reports(predictions, {named})')}.",
-        )
-    numbered = replace(table, keys=series_of("row", range(table.n_rows)))
-    first, second = (
-        replace(side, data=numbered, options=replace(side.options, id_column="row", encoding=None, separator=None))
-        for side in both
-    )
-    return first, second
 
 
 def attached(data: Any) -> AttachedReports:
@@ -408,11 +337,10 @@ def say_wordless(
 def reports_of(
     data: Given,
     read: Read,
-    *,
-    keep: str | Sequence[str] = (),
     predictions: bool = False,
     keep_empty: bool = False,
     default_section: str | None = None,
+    keep: str | Sequence[str] = (),
 ) -> Reports:
     """Return reports; those of a prepared folder or an index have the sources that are stored there.
 

@@ -268,7 +268,8 @@ def test_loaded_reports_take_no_sources(index, prepared):
 
 def test_empty_reports_mean_the_same_in_memory(index):
     given = ["", "No edema.", " . ", None]
-    line = "left out: 1 missing, 1 empty, 1 tokenless (the reports in memory, 1 of 4 rows)"
+    left_out = "; ".join(f"1 {state}, left out" for state in ("missing", "empty", "tokenless"))
+    line = f"test reports: the reports in memory, 1 of 4 rows; {left_out}"
     with pytest.warns(UserWarning, match=re.escape(line)) as warned:
         found = mo.retrieve(index, given, "bleu")
     assert [one.filename for one in warned] == [__file__]

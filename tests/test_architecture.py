@@ -1,7 +1,8 @@
 """Imports point one way; what must stay light, stays light.
 
     cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables, copies, mining
-        -> retrieval -> judges, reading, findings -> indexes -> sources, kernels -> corpora, encoders, NumPy, Numba
+        -> retrieval -> judges, sides, findings -> reading -> indexes -> sources, kernels -> corpora, encoders, NumPy,
+        Numba
 
 The rooms of design.md: each imports only what stands in ``ALLOWED``. `base` and `records` are leaves, and so are
 `statistics` and `metrics`, which collects the records in the folders of the kernels. `web` serves and renders pages and
@@ -27,7 +28,7 @@ from metric_oracle.metrics import METRICS
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
 LEAVES = {"base", "metrics", "records"}
-ENGINE = LEAVES | {"annotating", "corpora", "findings", "indexes", "judges", "reading", "retrieval", "sources"}
+ENGINE = LEAVES | {"annotating", "corpora", "findings", "indexes", "judges", "reading", "retrieval", "sides", "sources"}
 ALLOWED = {
     "base": set(),
     "records": set(),
@@ -41,9 +42,10 @@ ALLOWED = {
     "indexes": LEAVES | {"corpora", "encoders", "kernels", "sources"},
     "reading": LEAVES | {"corpora", "indexes", "sources"},
     "annotating": LEAVES | {"corpora", "reading", "sources"},
+    "sides": LEAVES | {"corpora", "indexes", "reading", "sources"},
     "findings": LEAVES | {"corpora", "indexes", "statistics"},
     "judges": LEAVES | {"corpora", "findings"},
-    "retrieval": LEAVES | {"corpora", "findings", "indexes", "judges", "kernels", "reading", "sources",
+    "retrieval": LEAVES | {"corpora", "findings", "indexes", "judges", "kernels", "reading", "sides", "sources",
                   "statistics"},
     "tables": ENGINE | {"kernels", "statistics"},
     "copies": ENGINE | {"statistics"},

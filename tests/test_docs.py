@@ -135,6 +135,7 @@ def example(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", PAGES)
+@pytest.mark.filterwarnings("ignore:ids. study_id of the references is joined with id of the samples")
 def test_a_page_runs(name, example, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     pytest.importorskip("starlette")

@@ -66,6 +66,7 @@ def example(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
+@pytest.mark.filterwarnings("ignore:ids. study_id of the references is joined with id of the samples")
 def test_examples_of_docstrings_run(name, example, tmp_path, monkeypatch):
     shutil.copytree(example, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)

@@ -173,7 +173,7 @@ def test_what_a_message_advises_gives_that_text(files, section):
         rf"\(by headers\)\. Pass mo\.reports\(references, read=mo\.Read\(section=findings\+impression\)\), or "
         rf"mo\.reports\(predictions, read=mo\.Read\(section={section}\)\) where that is what the model writes\.$"
     )
-    with pytest.raises(InputError, match=match):
+    with pytest.raises(InputError, match=match), pytest.warns(UserWarning, match="without Findings: and Impression:"):
         mo.score(mo.reports(OF[section], mo.Read(section=section)), whole, "bleu")
     cut = mo.reports(files["p.json"], mo.Read(section=section))
     assert mo.score(mo.reports(OF[section], mo.Read(section=section)), cut, "bleu").mean() == {"bleu-2": 1.0}
@@ -183,8 +183,10 @@ def test_references_of_unknown_section_are_compared_with_both_and_a_word(oracle,
     code, _, err = oracle("score", files["findings"], files["p.json"], "-m", "bleu")
     assert code == 0
     assert f"{UNKNOWN}: both are compared. Pass --section findings or --section impression to compare one" in err
-    with pytest.warns(UserWarning, match=UNKNOWN):
+    with pytest.warns(UserWarning, match=f"^(predictions: .*|{UNKNOWN}.*)") as told:
         mo.score(OF["findings"], BOTH, "bleu")
+    assert [str(one.message).partition(":")[0] for one in told] == ["predictions", UNKNOWN]
+    assert "without Findings: and Impression:" in str(told[0].message)
     code, out, err = oracle("score", files["findings"], files["p.json"], "-m", "bleu", "--section", "findings")
     assert (code, mean(out), UNKNOWN in err) == (0, 1.0, False)
 
@@ -219,7 +221,8 @@ def test_models_samples_and_copies(oracle, files, tmp_path, section):
 
 
 def test_an_index_of_both_sections(tmp_path, files, monkeypatch):
-    made = mo.build_index(files["both"], tmp_path / "INDEX", metrics="bleu")
+    with pytest.warns(UserWarning, match="^reports: .*, without Findings: and Impression:, 3 of 3 rows$"):
+        made = mo.build_index(files["both"], tmp_path / "INDEX", metrics="bleu")
     assert made.section == ("findings+impression", "headers")
     assert made.strings("text").to_pylist() == [*JOINED.values()]
     monkeypatch.setattr(streams, "AT_ONCE", 1)

@@ -329,7 +329,7 @@ def test_what_is_in_memory_is_what_files_say(tmp_path):
         assert table.n_dangling == 2 - len(table.relation_type)
     told = []
     queries = mo.reports(["", "no edema", "a"], radgraph=[{"entities": {}}, *bare], tell=told.append).load()
-    assert told == ["left out: 1 empty (the reports in memory, 2 of 3 rows)"]
+    assert told == ["test reports: the reports in memory, 2 of 3 rows; 1 empty, left out"]
     assert queries.ids == ["1", "2"]
     assert queries.attached["radgraph"].of_row.tolist() == [1, 2]
     for given, ids in (({"x": [1.0, 2], "y": [3.0, 4]}, None), (np.array([[1.0, 2], [3, 4]]), ["x", "y"])):

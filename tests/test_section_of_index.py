@@ -86,7 +86,7 @@ def test_another_section_names_both(files, name, tests):
     loading = {"section": "impression"} if tests in ("by --section", "in memory") else {}
     given = {
         "by --section": files["tests"], "in memory": {str(i): text for i, _, text in TESTS},
-        "loaded": mo.reports(files["tests"]).load(),
+        "loaded": mo.reports(files["tests"], mo.Read(section="impression")).load(),
     }.get(tests, files.get(tests))  # fmt: skip
     match = BOTH.format("caller" if tests == "in memory" else "column") + STEP["Python"]
     if name == "score":
@@ -104,7 +104,8 @@ def reranked(index, queries):
 
 
 def test_rerank_compares_the_sections(files):
-    index, queries = mo.open_index(files["of findings"]), mo.reports(files["tests"]).load()
+    index = mo.open_index(files["of findings"])
+    queries = mo.reports(files["tests"], mo.Read(section="impression")).load()
     with pytest.raises(InputError, match=BOTH.format("column") + STEP["command"]):
         reranked(index, queries)
     queries = mo.reports(files["tests"]).load(index)
@@ -136,7 +137,7 @@ def test_models_of_a_study_have_the_section_of_the_index(oracle, files):
     words = ["study", files["of findings"], files["tests"], "-m", "bleu", "--model"]
     match = r"study: test reports and model 'M' must be of one section; got findings \(by column\) and impression "
     step = r".* Say by --model-section M=findings what it writes, or search an index of its section\."
-    notes = "test reports: "
+    notes = "(test reports|model 'M'): "
     assert_refused(oracle(*words, f"M={files['impression']}"), match + r"\(by column\)" + step, notes)
     assert_refused(oracle(*words, f"M={files['tests of impression']}"), match + r"\(by column\)" + step, notes)
     said = [f"M={files['model']}", "--model-section", "M=impression"]
@@ -150,7 +151,7 @@ def test_a_survey_has_the_section_of_its_results(files, tmp_path):
     candidates = {"bleu": files["answers of findings"]}
     survey = mo.create_survey(files["tests"], candidates, tmp_path / "S", **options)
     assert {study.reference for study in survey.studies} <= {findings for _, findings, _ in TESTS}
-    match = r"create_survey: references and candidates must be of one section; got impression .* and findings "
+    match = r"create_survey: references and candidate bleu must be of one section; got impression .* and findings "
     for references in (mo.reports(files["tests"], mo.Read(section="impression")), files["tests of impression"]):
         with pytest.raises(InputError, match=match):
             mo.create_survey(references, candidates, tmp_path / "T", **options)
@@ -162,7 +163,7 @@ def test_pages_have_the_section_of_their_results(oracle, files, tmp_path):
     assert oracle(*words)[0] == 0
     match = r"report: test reports and results must be of one section; got impression .* and findings \(by a signature"
     assert_refused(oracle(*words, "--section", "impression"), match, "test reports: ")
-    index, loaded = mo.open_index(files["of findings"]), mo.reports(tests).load()
+    index, loaded = mo.open_index(files["of findings"]), mo.reports(tests, mo.Read(section="impression")).load()
     match = (
         r"^test reports and results must be of one section; got impression \(by column\) and findings \(by column\)\. "
         r"Pass --section findings\.$"
@@ -191,7 +192,8 @@ def test_what_does_not_say_its_section_agrees_with_all(files, tmp_path):
     assert unknown.section == (None, "")
     assert "section" not in mo.retrieve(unknown, texts, "bleu").signature
     # Without the index's word a file is read as ever, and its section is that of the result.
-    assert mo.retrieve(unknown, files["tests"], "bleu").signature["section"] == "impression"
+    with pytest.warns(UserWarning, match="^test reports: .*, column impression, findings not taken, 3 of 3 rows$"):
+        assert mo.retrieve(unknown, files["tests"], "bleu").signature["section"] == "impression"
     found = mo.retrieve(files["of findings"], mo.reports(texts).load(), "bleu")
     assert found.table.equals(mo.retrieve(files["of findings"], files["tests"], "bleu").table)
     assert found.signature["section"] == "findings"

@@ -1,6 +1,7 @@
 """The commands score, table, study, crg, f1-chexbert and f1-srr-bert."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +22,6 @@ from metric_oracle.commands.inputs import (
     TESTS,
     check_models,
     checkpoint,
-    load_tests,
 )
 from metric_oracle.commands.options import FORMATS, PLAIN, CrepeConfig, CrepeVocabulary, Foreign
 from metric_oracle.commands.output import (
@@ -154,9 +154,8 @@ def study(
     seed: choices.Seed = 0,
 ) -> None:
     """Make the table, and write the folder."""
-    from metric_oracle.corpora.tables import together
     from metric_oracle.findings.writing import check_folder, check_out
-    from metric_oracle.indexes.shards import is_prepared, open_index
+    from metric_oracle.indexes.shards import open_index
     from metric_oracle.tables.judged_study import study_pairs
     from metric_oracle.tables.study import compare_study
     from metric_oracle.tables.study_folder import write_study
@@ -174,30 +173,19 @@ def study(
     tests = call.values["queries"]
     check_models(tests)
     models = call.values.get("models") or call.attach["models"]({})
-    models = {name: model.beside(tests) for name, model in models.items()}
     index = open_index(call.values["index"])
-    kept_in_both = []
-    if overlap and not is_prepared(tests.data):
-        kept_in_both = [name for name in tests.column_names() if name in index.columns]
-    batch = together(
-        partial(load_tests, tests, index, keep=kept_in_both),
-        *(
-            lambda read, model=model: model.read(predictions=True, default_section=read and read.section)
-            for model in models.values()
-        ),
-    )[0]
     if pairs is not None:
         with progress("pool") as step:
-            asked = {**call.values, "index": index, "queries": batch, "models": models, "progress": step}
+            asked = {**call.values, "index": index, "models": models, "progress": step}
             found = study_pairs(**{name: asked[name] for name in declarations(study_pairs) if name in asked})
         found.write(pairs)
         judged = found.signature["pool"]["judged"]
         note(f"{pairs}: {found.table.num_rows:,} distinct pairs{f'; {judged:,} others are judged' if judged else ''}")
         return
     threads = call.values.get("threads")
-    copies = _copies(index, batch, models, call.values["inner"], seed, threads) if overlap else None
+    copies = _copies(index, tests, models, call.values["inner"], seed, threads) if overlap else None
     with progress("study") as step:
-        systems = call(index=index, queries=batch, models=models, progress=step, tell=note)
+        systems = call(index=index, models=models, progress=step, tell=note)
         compared = compare_study(systems, step, method=interval, seed=seed)
     to.out = out
     table = "" if out is None else f"; the table is {out / 'table.md'}, and table.tex, table.csv beside it"
@@ -220,13 +208,21 @@ def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int
     With `inner`, of the test reports only those count that every model has.
     """
     from metric_oracle.copies.overlap import overlap
+    from metric_oracle.indexes.shards import is_prepared
+    from metric_oracle.sides import Sides
+    from metric_oracle.tables.study_inputs import OF_STUDY
 
+    sides = Sides.of(tests, rows, OF_STUDY)
+    kept = [] if is_prepared(tests.data) else [name for name in tests.column_names() if name in index.columns]
+    sides = sides.read(index.section[0], keep=kept)
+    truth = sides.read_truth
     if inner:
-        written = [set(model.read(predictions=True).ids) for model in rows.values()]
-        common = [row for row, study in enumerate(tests.ids) if all(study in ids for ids in written)]
-        tests = tests.take(common)
+        written = [set(one.ids) for one in sides.written.values()]
+        truth = truth.take([row for row, study in enumerate(truth.ids) if all(study in ids for ids in written)])
     with progress("overlap") as step:
-        return overlap(index, rows, tests, seed=seed, threads=threads, progress=step)
+        return overlap(
+            index, sides.predictions, replace(truth, is_loaded=True), seed=seed, threads=threads, progress=step
+        )
 
 
 @command(

@@ -28,6 +28,6 @@ def train_crepe(call: Call) -> None:
     from metric_oracle.sources.availability import check_installed
 
     check_installed([call.values["base"]])
-    record = call.tracked("training", tell=note)
+    record = call.tracked("training")
     losses = ", ".join(f"{loss:.4f}" for loss in record["losses"])
     note(f"{call.values['out']}: {record['pairs']:,} pairs, mean loss of each epoch {losses}")

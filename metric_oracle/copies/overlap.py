@@ -4,7 +4,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -14,9 +13,9 @@ from annotated_doc import Doc
 
 from metric_oracle.base import choices
 from metric_oracle.base.declared import READING, Flag
-from metric_oracle.base.errors import InputError, called, shown
+from metric_oracle.base.errors import InputError, called
 from metric_oracle.base.files import without_nan
-from metric_oracle.base.progress import Progress, say, silent
+from metric_oracle.base.progress import Progress, silent
 from metric_oracle.copies.measure import (
     LONG,
     NEAR,
@@ -27,9 +26,7 @@ from metric_oracle.copies.measure import (
     same_values,
     without_markers,
 )
-from metric_oracle.corpora.joining import check_joined, check_two_columns, shared_column
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import together
 from metric_oracle.findings.cells import ALIKE, Record, over
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
@@ -39,10 +36,11 @@ from metric_oracle.findings.views import one_line
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened, section_of
 from metric_oracle.metrics import METRICS
-from metric_oracle.reading import AttachedReports, Given, attached, say_columns_apart
+from metric_oracle.reading import Given, say_columns_apart
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.scoring import score
+from metric_oracle.sides import Nouns, Sides
 from metric_oracle.statistics import (
     Array,
     Interval,
@@ -281,6 +279,9 @@ class Overlap(Finding):
         return f"exact copies {shares}; {self.signature['reports']:,} reports each"
 
 
+_OF_SETS = Nouns(prediction="set {shown}", section="model_section", may_have_more=True)
+
+
 @called("overlap")
 def overlap(
     corpus: Annotated[
@@ -399,61 +400,27 @@ def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> 
 
     Raise InputError if a set has no report for a reference. Reports that are left out are told.
     """
-    read: dict[str, Reports] = {}
-    written = {name: attached(data) for name, data in sets.items()}
-    tests, keep = None, list[str]()
-    if references is not None:
-        tests = attached(references)
-        written = {name: side.beside(tests) for name, side in written.items()}
-        kept_in_both = [name for name in tests.column_names() if name in index.columns] if index.columns else []
-        keep = [] if isinstance(tests.data, Reports) else kept_in_both
-    truth, *generated = together(
-        lambda: tests and tests.read(default_section=section_of(index), keep=keep),
-        *(
-            lambda _, side=side: side.read(predictions=True, default_section=section_of(index))
-            for side in written.values()
-        ),
-    )
-    if tests is not None:
-        human = truth
-        read[HUMAN] = replace(human, columns={name: human.columns[name] for name in kept_in_both})
-        _say(human, tests)
-        say_columns_apart(index, read[HUMAN], kept_in_both, tests.models.get("tell"))
-    for (name, side), reports in zip(written.items(), generated, strict=True):
-        if tests is not None:
-            names = shared_column(human.ids_from, reports.ids_from)
-            if names is not None and names[0] == human.ids_from.name:
-                reports = side.with_ids(names[1]).read(predictions=True, default_section=section_of(index))
-            tell = side.models.get("tell")
-            called = ("references", f"set {shown(name)}")
-            check_joined(human.ids_from, reports.ids_from, partial(say, tell=tell), called)
-            check_two_columns(human, reports, called)
-        _say(reports, side)
-        if references is not None:
-            place = {study: row for row, study in enumerate(reports.ids)}
-            lacking = [study for study in read[HUMAN].ids if study not in place]
-            if lacking:
-                raise InputError(
-                    f"set {shown(name)} has no report for {len(lacking):,} of {len(read[HUMAN].ids):,} references "
-                    f"({shown(*lacking[:3])}).",
-                    "Add them, or leave these studies out of the references.",
-                )
-            rows = [place[study] for study in read[HUMAN].ids]
-            texts = [reports.texts[row] for row in rows]
-            reports = replace(read[HUMAN], texts=texts, source=reports.source, counts={}, states={})
-        read[name] = reports
+    sides = Sides.of(references, sets, _OF_SETS)
+    tests, kept_in_both = sides.references, list[str]()
+    if tests is not None and index.columns:
+        kept_in_both = [name for name in tests.column_names() if name in index.columns]
+    sides = sides.read(section_of(index), keep=[] if tests is None or isinstance(tests.data, Reports) else kept_in_both)
+    if tests is None:
+        return {**sides.written}
+    human = sides.read_truth
+    read = {HUMAN: replace(human, columns={name: human.columns[name] for name in kept_in_both})}
+    say_columns_apart(index, read[HUMAN], kept_in_both, sides.listener)
+    for name, reports in sides.written.items():
+        rows = sides.join(name).predictions
+        texts = [reports.texts[row] for row in rows]
+        read[name] = replace(read[HUMAN], texts=texts, source=reports.source, counts={}, states={})
     return read
-
-
-def _say(reports: Reports, side: AttachedReports) -> None:
-    """Warn about the reports that reading them left out; `side` says where warnings go."""
-    if reports.left_out:
-        say(reports.left_out, side.models.get("tell"))
 
 
 def _with_truth(numbers: Measured, human: Measured) -> Measured:
     """Return `numbers` with `is_nearer`; the reports of `human`, the human ones, are of the same studies in order."""
-    with_truth = score(numbers.reports, human.reports, list(NEAR)).table
+    written, truth = (replace(one.reports, is_loaded=True) for one in (numbers, human))  # they were read, and told of
+    with_truth = score(written, truth, list(NEAR)).table
     nearer = {name: difference(numbers.best[name], with_truth[name].to_numpy()) > 0 for name in NEAR}
     return replace(numbers, is_nearer=nearer)
 

@@ -26,7 +26,14 @@ from metric_oracle.corpora.tables import (
 )
 from metric_oracle.corpora.text_files import checked_separator, csv_body, read_text, usual_quotes
 from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, read_text_files
-from metric_oracle.corpora.usual_names import TEXTS, bare_name, generated_names, matching, section_of_column
+from metric_oracle.corpora.usual_names import (
+    TEXTS,
+    bare_name,
+    generated_names,
+    has_other,
+    matching,
+    section_of_column,
+)
 
 _KNOWN = (
     ("CvT2DistilGPT2", {"report", "dicom_id"}),
@@ -59,6 +66,7 @@ class Rows:
     section: str | None = None  # the section that the name of the column means
     table: Table | None = None  # the table for messages; None for a file without columns
     ids_from: IdSource = UNKNOWN
+    chosen: tuple[str, ...] = ()  # parts of `what` that say what was read where another reading was possible
 
 
 def read_rows(
@@ -123,7 +131,9 @@ def rows_of_table(table: Table, id_column: str | None, text_column: str | None, 
     ids_from = UNKNOWN if keys is None else source_of_ids(table, keys.name, id_column)
     if text_column is None:
         ids_from = ids_from._replace(texts=name)
-    return Rows(what, cells, keys, section_of_column(name), table, ids_from)
+    is_chosen = text_column is None and has_other(table.names, TEXTS, [name])
+    chosen = tuple(filter(None, [f"column {name}" if is_chosen else "", table.note]))
+    return Rows(what, cells, keys, section_of_column(name), table, ids_from, chosen)
 
 
 def _check_no_columns(path: Path, id_column: str | None, text_column: str | None) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from metric_oracle.corpora.tables import (
     single_texts,
 )
 from metric_oracle.corpora.texts import checked_texts, is_missing
+from metric_oracle.corpora.usual_names import IDS, has_other
 
 # Models whose files have both sections: Yu et al. compare them so (table S7).
 _JOINTLY = ("CvT2DistilGPT2", NO_HEADER)
@@ -129,9 +131,13 @@ def _assembled(rows: Rows, path: str | Path, read: Read, wanted: str | None) -> 
     else:
         first = _one_each(keys, texts, path)
     counts = {"rows": len(texts), "duplicate": len(texts) - len(first)}
-    return sort_out(
+    reports = sort_out(
         first, f"{what}, id {keys.name}", counts, path, keep_empty=True, section=known_section, ids_from=ids_from
     )
+    is_chosen = read.id_column is None and ids is None and has_other(ids_from.columns, IDS, [keys.name])
+    is_cut = note == NO_HEADINGS and (read.section or wanted) is None
+    chosen = [note if is_cut else "", f"id {keys.name}" if is_chosen else ""]
+    return replace(reports, chosen=(*rows.chosen, *filter(None, chosen)))
 
 
 def _of_section(rows: Rows, read: Read, wanted: str | None) -> tuple[Sequence[str | None], tuple[str | None, str], str]:

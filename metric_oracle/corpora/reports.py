@@ -17,7 +17,7 @@ from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_id
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
 from metric_oracle.corpora.mimic_files import find_report_files, has_report_files, read_report_files
 from metric_oracle.corpora.read import DEFAULT, Read, check_applies
-from metric_oracle.corpora.sections import by_headings, extract_mit, extract_yu2023
+from metric_oracle.corpora.sections import NO_HEADINGS, by_headings, extract_mit, extract_yu2023
 from metric_oracle.corpora.splits import ids_of_split
 from metric_oracle.corpora.tables import (
     ENDINGS,
@@ -37,7 +37,15 @@ from metric_oracle.corpora.tables import (
 from metric_oracle.corpora.text_files import file_ending
 from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, read_text_files
 from metric_oracle.corpora.texts import checked_texts, count_marks, is_missing, remarks, state_of
-from metric_oracle.corpora.usual_names import SECTIONS, TEXTS, matching, section_of_column, written_names
+from metric_oracle.corpora.usual_names import (
+    IDS,
+    SECTIONS,
+    TEXTS,
+    has_other,
+    matching,
+    section_of_column,
+    written_names,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,6 +94,8 @@ class Reports:
         ``['...']``, by kind.
     ids_from : (str, str, tuple of str)
         Where the ids come from: the name of their column, how it was found, and all columns of the table.
+    chosen : tuple of str
+        The parts of `source` that say what was read where another reading was possible, such as one of two sections.
     attached : dict
         The sources of the reports, such as graphs or vectors, by name.
     stored : (str, int64[N]), optional
@@ -127,6 +137,7 @@ class Reports:
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     marks: dict[str, int] = field(default_factory=dict)
     ids_from: IdSource = UNKNOWN
+    chosen: tuple[str, ...] = ()
     attached: dict[str, Any] = field(default_factory=dict)
     stored: tuple[str, Any] | None = None
     is_loaded: bool = False
@@ -151,12 +162,22 @@ class Reports:
         return self.section, self.section_by
 
     @property
-    def left_out(self) -> str:
-        """The numbers of reports left out, by state, in one line; empty if all were kept."""
+    def told(self) -> str:
+        """One line: what they were read from, and how many are missing, empty or without a token."""
         kept = set(self.ids)
-        counts = {state: sum(study not in kept for study in studies) for state, studies in self.states.items()}
-        lost = [f"{n:,} {state}" for state, n in counts.items() if n]
-        return f"left out: {', '.join(lost)} ({self.source})" if lost else ""
+        notes = []
+        for state, studies in self.states.items():
+            n_kept = sum(study in kept for study in studies)
+            notes += [f"{n_kept:,} {state}, scored as such"] * (n_kept > 0)
+            notes += [f"{len(studies) - n_kept:,} {state}, left out"] * (len(studies) > n_kept)
+        return "; ".join(filter(None, [self.source, *notes]))
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether `told` has a remark: on reports left out, words for missing ones, marks in texts, or a choice."""
+        kept = set(self.ids)
+        is_left_out = any(study not in kept for studies in self.states.values() for study in studies)
+        return bool(self.words or self.marks or self.chosen) or is_left_out
 
     def __repr__(self) -> str:
         # Without ids and texts, which are patient data and would end up in logs.
@@ -243,6 +264,7 @@ class _Source:
     first_images: list[int] | None = None  # CheXpert Plus: the row of the first image of each study
     ids_from: IdSource = UNKNOWN
     kept: dict[str, list[str]] = field(default_factory=dict)  # name of a kept column -> value of each row
+    chosen: tuple[str, ...] = ()  # parts of `what` that say what was read where another reading was possible
 
     def cut(self, rows: Sequence[int]) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
         """Return the texts of some rows, (their section, how it is known), and a note; see `by_headings`."""
@@ -364,13 +386,14 @@ def _from_texts(
             raise InputError(f"there are {len(texts)} texts and {len(keys)} ids.", "Pass one for each id.")
         check_unique(keys, "ids")
     counts = {"rows": len(texts), "duplicate": 0}
-    known_section, what = (section, "caller" if section else ""), where
+    known_section, what, note = (section, "caller" if section else ""), where, ""
     if is_cut:
         cut, known_section, note = by_headings(texts, section, known_section)
         texts, what = list(cut), ", ".join(filter(None, [where, note]))
-    reports = dict(zip(keys, texts, strict=True))
+    by_id = dict(zip(keys, texts, strict=True))
     ids_from = PLACE if ids is None else IdSource("ids", "caller")
-    return sort_out(reports, what, counts, where, keep_empty=keep_empty, section=known_section, ids_from=ids_from)
+    read = sort_out(by_id, what, counts, where, keep_empty=keep_empty, section=known_section, ids_from=ids_from)
+    return replace(read, chosen=(note,) if note == NO_HEADINGS and section is None else ())
 
 
 def _chosen(
@@ -402,7 +425,11 @@ def _chosen(
     reports = sort_out(
         first, what, counts, path, keep_empty=keep_empty, section=known_section, ids_from=source.ids_from
     )
-    return with_columns(reports, columns)
+    chosen = (
+        *source.chosen,
+        *filter(None, [ALL_SPLITS if has_all else "", note if note == NO_HEADINGS and source.wanted is None else ""]),
+    )
+    return with_columns(replace(reports, chosen=chosen), columns)
 
 
 def with_kept(reports: Reports, names: str | Sequence[str]) -> Reports:
@@ -537,13 +564,21 @@ def table_source(
     layout = next((f"{name} {table.kind}" for name, header in _KNOWN_HEADERS if header <= set(table.names)), table.kind)
     others = [name for name in table.names if section_of_column(name) and name not in names]
     left = f"{' and '.join(others)} not taken" if section is None and text_column is None and others else ""
-    what = ", ".join(filter(None, [layout, f"id {id_name}", f"column {' + '.join(names)}", left, table.note]))
+    by_id, by_text = f"id {id_name}", f"column {' + '.join(names)}"
+    what = ", ".join(filter(None, [layout, by_id, by_text, left, table.note]))
     splits = written(table.column("split")) if "split" in table.names else None
     kept = {name: kept_values(table.column(name)) for name in check_kept(keep)}
     ids_from = source_of_ids(table, id_name, id_column)
     if text_column is None and len(names) == 1:
         ids_from = ids_from._replace(texts=names[0])
-    return _Source(what, ids, texts, known_section, section, splits, first_images, ids_from, kept)
+    is_chosen = {
+        by_id: id_column is None and has_other(table.names, IDS, [id_name]),
+        by_text: text_column is None and has_other(table.names, TEXTS, [*names, *others]),
+        left: bool(left),
+        table.note: bool(table.note),
+    }
+    chosen = tuple(part for part, is_one in is_chosen.items() if is_one)
+    return _Source(what, ids, texts, known_section, section, splits, first_images, ids_from, kept, chosen)
 
 
 def _joined_sections(columns: Iterable[object]) -> str | None:

@@ -95,6 +95,16 @@ class Samples(OneLine):
             raise InputError("a study has no sample.", "Leave its id out.")
 
     @property
+    def told(self) -> str:
+        """One line: what was read."""
+        return self.source
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether `told` has a remark, on words for missing reports, marks in texts, or a choice."""
+        return bool(self.remarks)
+
+    @property
     def sizes(self) -> list[int]:
         """Number of samples of each study."""
         return [len(group) for group in self.texts]

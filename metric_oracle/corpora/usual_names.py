@@ -68,6 +68,11 @@ def matching(names: Iterable[str], usual: Collection[str]) -> list[str]:
     return [name for name in names if bare_name(name) in usual]
 
 
+def has_other(names: Iterable[str], usual: Collection[str], taken: Collection[str]) -> bool:
+    """Return whether a column that was not taken has one of the usual names, so that it could have been."""
+    return any(name not in taken for name in matching(names, usual))
+
+
 def id_names(names: Iterable[str]) -> list[str]:
     """Return the names of the columns that can hold the ids of studies; several if nothing decides between them."""
     names = list(names)

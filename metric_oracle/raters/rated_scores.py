@@ -19,7 +19,7 @@ from metric_oracle.findings.score_names import DIRECTIONS, direction_of
 from metric_oracle.metrics import ALIASES, METRICS, get_metric, names_of
 from metric_oracle.raters.rated_sets import read_rated_set
 from metric_oracle.raters.ratings import Rated, match_pairs
-from metric_oracle.retrieval.scoring import score_sides
+from metric_oracle.retrieval.scoring import score
 from metric_oracle.statistics import Array
 
 _NO_SCORES = ("", "index", "rank", "row", "n_ties")
@@ -162,7 +162,7 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
         Reports(rated.pairs, [str(text) for text in texts or []], "samples")
         for texts in (rated.references, rated.predictions)
     ]
-    scores = score_sides(sides[0], sides[1], None if metrics is None else list(metrics), system="samples")
+    scores = score(sides[0], sides[1], None if metrics is None else list(metrics), system="samples")
     columns = {name: scores.table[name].to_numpy().astype(np.float64) for name in scores.metrics}
     return columns, {"scored": scores.signature["metrics"]}
 

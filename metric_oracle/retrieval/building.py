@@ -320,12 +320,13 @@ def build_index(
             f"{given.described} {'without it' if shard_rows is None else 'with it'}",
             f"Add {option('shard_rows', 'N')}." if shard_rows is None else step,
         )
-    corpus = given.read(keep=columns, is_shown="tell" in given.models)
-    if "tell" in given.models:
-        given.models["tell"](f"reports: {corpus.source}")
+    corpus = given.read(keep=columns)
+    listener = given.models.get("tell")
+    if listener is not None or corpus.words or corpus.marks or corpus.chosen:  # what is left out stands in the index
+        say(f"reports: {corpus.source}", listener)
     opened_encoder = given.open_encoder(progress, **given_of({"max_memory": max_memory}))
     indexed = [get_metric(name) for name in names] if names else [METRICS["rouge-l"], METRICS["jaccard:1"]]
-    say_wordless(indexed, {"reports": corpus.texts}, given.models.get("tell"))
+    say_wordless(indexed, {"reports": corpus.texts}, listener)
     inputs = attach_sources(corpus, opened_encoder=opened_encoder, **given.models, **given.sources)
     if shard_rows is not None:
         return build_cut(inputs, corpus, out, shard_rows, given.sources, names, progress)

@@ -28,9 +28,9 @@ from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_scores import complete_pairs, places_of
 from metric_oracle.retrieval.pool import n_threads, run_blocks
-from metric_oracle.retrieval.scoring import load_sides, own_sources, shared_models
-from metric_oracle.sources.attaching import attach_sources, run_models
+from metric_oracle.sides import Sides
 
+_NAME = "candidates"
 AT_ONCE, LEAST = 1 << 17, 1 << 12  # cells of a task: at most, and at least where there are so many
 
 
@@ -375,27 +375,19 @@ def pairwise(
 
 def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[Reports, Reports]:
     """Return references and candidates with their sources; they are one object if `candidates` is `references`."""
-    models, encoded = shared_models(references, candidates)
-    opened_encoder = None if encoded is None else encoded.open_encoder()
-    written = _read(candidates, predictions=True)
-    if references is candidates:
-        reports = run_models(attach_sources(written, opened_encoder=opened_encoder, **models, **references.sources))
-        return reports, reports
-    truth = _read(references, keep_empty=True)
-    return load_sides(
-        truth,
-        written,
-        dict(references.sources),
-        own_sources(references, candidates),
-        places=(range(len(truth.ids)), range(len(written.ids))),
-        models=models,
-        opened_encoder=opened_encoder,
+    sides = Sides.of(None if references is candidates else references, {_NAME: candidates}).read(
+        as_truth=lambda side: _whole(side.read(keep_empty=True)),
+        as_written=lambda side, section: _whole(side.read(predictions=True, default_section=section)),
     )
+    written = sides.written[_NAME]
+    if references is candidates:
+        reports = candidates.with_sources(written)
+        return reports, reports
+    return sides.load(_NAME, sides.read_truth, written)
 
 
-def _read(side: AttachedReports, *, predictions: bool = False, keep_empty: bool = False) -> Reports:
-    """Return what `AttachedReports.read` returns; raise InputError if a report is missing."""
-    reports = side.read(predictions=predictions, keep_empty=keep_empty)
+def _whole(reports: Reports) -> Reports:
+    """Return reports; raise InputError if one is missing."""
     n_missing = len(reports.states.get("missing", ()))
     if n_missing:
         raise InputError("reports", "must be texts", f"{n_missing} missing", "Leave them out.")

@@ -20,17 +20,18 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import opened
 from metric_oracle.judges.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
-from metric_oracle.reading import MODELS
+from metric_oracle.reading import MODELS, AttachedReports
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_alone, check_counted
 from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
-from metric_oracle.retrieval.scoring import load_sides
-from metric_oracle.sources.attaching import ARGUMENTS, attach_sources, run_models
+from metric_oracle.sides import Sides
+from metric_oracle.sources.attaching import ARGUMENTS
 from metric_oracle.sources.contract import Source, source_of
 from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
 COLUMNS = ("reference", "ground_truth")  # of a data set: where references are looked for
+_NAME = "completions"
 KEPT = 1 << 14  # references of which a model's results are kept
 
 
@@ -274,23 +275,16 @@ class Scorer:
     def _inputs(self, candidates: list[str], references: list[str] | None) -> tuple[Reports, Reports]:
         """Return references and candidates with their sources; one object without references."""
         keys = [str(i) for i in range(len(candidates))]
-        if references is None:
-            loaded = run_models(
-                attach_sources(
-                    Reports(keys, candidates), opened_encoder=self.opened_encoder, **self.settings, **self.models
-                )
-            )
-            return loaded, loaded
-        of_references, of_candidates = (Reports(keys, side) for side in (references, candidates))
-        return load_sides(
-            of_references,
-            of_candidates,
-            dict(self.kept),
-            dict(self.models),
-            places=(range(len(keys)), range(len(keys))),
-            models=self.settings,
-            opened_encoder=self.opened_encoder,
+        written = AttachedReports(
+            Reports(keys, candidates, opened_encoder=self.opened_encoder), sources=self.models, models=self.settings
         )
+        if references is None:
+            loaded = written.with_sources(written.data)
+            return loaded, loaded
+        truth = AttachedReports(
+            Reports(keys, references, opened_encoder=self.opened_encoder), sources=self.kept, models=self.settings
+        )
+        return Sides.of(truth, {_NAME: written}).load(_NAME, truth.data, written.data)
 
 
 def _texts_of(values: Sequence[Any], what: str) -> list[str]:

@@ -14,10 +14,8 @@ from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_in_range
 from metric_oracle.base.declared import ROWS, Flag
 from metric_oracle.base.errors import InputError, called, of_predictions, shown
-from metric_oracle.base.progress import Progress, say, silent
-from metric_oracle.corpora.reports import Reports
+from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.samples import Samples
-from metric_oracle.corpora.sections import check_sections
 from metric_oracle.findings.cells import (
     ALIKE,
     Format,
@@ -37,11 +35,9 @@ from metric_oracle.findings.signature import signed
 from metric_oracle.indexes.shards import opened, section_of
 from metric_oracle.judges.judge import Judge
 from metric_oracle.judges.opening import JudgeOptions, asked_judge
-from metric_oracle.reading import attached, read_joined
 from metric_oracle.records import Metric, sign_of
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS
-from metric_oracle.retrieval.scoring import join_ids, load_sides, own_sources, shared_models
 from metric_oracle.retrieval.search import digest
 from metric_oracle.samples.matrices import (
     CountedIndex,
@@ -56,6 +52,7 @@ from metric_oracle.samples.matrices import (
     scores_with,
     signature_of,
 )
+from metric_oracle.sides import Nouns, Sides
 from metric_oracle.statistics import (
     LEVEL,
     RESAMPLES,
@@ -303,6 +300,10 @@ def chosen_by(samples: Samples, consensus: dict[str, list[int]], column: str | N
     return places_by_selector
 
 
+_NAME = "samples"
+_SAMPLED = Nouns(section="")
+
+
 @called("best_of")
 def best_of(
     candidates: SampledReports,
@@ -369,46 +370,20 @@ def best_of(
     records = checked_metrics(metrics, options, counted)
     others = [read_system(str(given) if isinstance(given, str | Path) else "results", given) for given in results]
     with asked_judge(judge) as asked:
-        given_references = attached(references)
-        written = attached(candidates).beside(given_references)
-        models, encoded = shared_models(given_references, written)
-        tell = models.get("tell")
-        truth, samples = read_joined(
-            given_references,
-            lambda side: side.read(default_section=section_of(counted)),
-            written,
-            lambda side, read: of_predictions()(side.read_samples)(column, None if read is None else read.section),
+        sides = Sides.of(references, {_NAME: candidates}, _SAMPLED)
+        sides = sides.read(
+            section_of(counted), as_written=lambda side, wanted: of_predictions()(side.read_samples)(column, wanted)
         )
-        warning = check_sections(truth.known_section, samples.section, ("references", "samples"))
-        if warning:
-            say(warning, tell)
-        firsts = Reports(
-            samples.ids,
-            [group[0] for group in samples.texts],
-            samples.source,
-            {"rows": len(samples.ids)},
-            {},
-            samples.section[0],
-            samples.section[1],
-            ids_from=samples.ids_from,
-        )
-        of_truth, of_written, left_out = join_ids(truth, firsts, inner, (lambda line: None) if tell is None else tell)
-        if len(of_written) < 2:
+        sides.tell_wordless(records)
+        joined = sides.join(_NAME, inner)
+        if len(joined.references) < 2:
             raise InputError(
-                f"{len(of_written)} studies have samples and a reference.",
+                f"{len(joined.references)} studies have samples and a reference.",
                 "One study has no interval; pass at least 2.",
             )
-        samples = _taken(samples, of_written)
-        texts = samples.distinct()
-        queries, distinct = load_sides(
-            truth,
-            texts,
-            dict(given_references.sources),
-            own_sources(given_references, written),
-            places=(of_truth, range(len(texts.ids))),
-            models=models,
-            opened_encoder=None if encoded is None else encoded.open_encoder(step),
-        )
+        samples = _taken(sides.written[_NAME], joined.predictions)
+        chosen_truth = sides.read_truth.take(joined.references)
+        queries, distinct = sides.load(_NAME, chosen_truth, samples.distinct(), step)
         reports, sizes = of_samples(samples, distinct)
         scores: dict[str, list[Array]] = {}
         consensus: dict[str, list[int]] = {}
@@ -423,7 +398,9 @@ def best_of(
             listed.append(asked)
             made[asked.name] = asked.entry
             truths = [[text] for text in queries.texts]
-            scores[asked.name] = [of[:, 0] for of in judged_matrices(asked, truths, samples.texts, tell, step)]
+            scores[asked.name] = [
+                of[:, 0] for of in judged_matrices(asked, truths, samples.texts, sides.listener, step)
+            ]
         chosen = chosen_by(samples, consensus, column)
         curve = [row for one in listed for row in _curve(one, scores[one.name], seed)]
         rows = [row for one in listed for row in _selectors(one, scores[one.name], chosen, seed)]
@@ -433,11 +410,11 @@ def best_of(
         signature = signed(
             kind="best of n",
             metrics=made,
-            samples=signature_of(samples, written.data),
+            samples=signature_of(samples, sides.predictions[_NAME].data),
             references=digest(queries),
             **({"section": queries.section} if queries.section else {}),
             interval={"method": "bca", "level": LEVEL, "resamples": RESAMPLES, "seed": seed},
-            left_out=left_out,
+            left_out=joined.left_out,
             n=len(samples.ids),
         )
         best = BestOf(

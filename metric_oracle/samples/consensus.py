@@ -23,7 +23,6 @@ from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.shards import opened
 from metric_oracle.judges.opening import JudgeOptions, asked_judge
 from metric_oracle.metrics import get_metric
-from metric_oracle.reading import attached, say_wordless
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.samples.matrices import (
@@ -38,7 +37,7 @@ from metric_oracle.samples.matrices import (
     of_samples,
     signature_of,
 )
-from metric_oracle.sources.attaching import attach_sources, run_models
+from metric_oracle.sides import Sides
 from metric_oracle.statistics import Array, first_best
 
 # The columns of the printed table.
@@ -277,6 +276,9 @@ def paths_of(path: Path, metrics: Sequence[str]) -> list[Path]:
     return [path.with_name(f"{path.stem}-{name}{path.suffix}") for name in names]
 
 
+_NAME = "samples"
+
+
 @called("consensus")
 def consensus(
     candidates: SampledReports,
@@ -327,21 +329,13 @@ def consensus(
     counted = None if index is None else opened(index)
     records = checked_metrics(metrics, options, counted)
     with asked_judge(judge) as asked:
-        given = attached(candidates)
-        samples = given.read_samples()
+        sides = Sides.of(None, {_NAME: candidates}).read(as_written=lambda side, _: side.read_samples())
+        given, samples = sides.predictions[_NAME], sides.written[_NAME]
         if samples.logprobs is None:
             advice = "Add the column logprobs, or logprob in a table with one row for each sample."
             check_left_out({"weighted": weighted or None}, "for samples without log-probabilities", advice, got="True")
-        distinct = run_models(
-            attach_sources(
-                samples.distinct(),
-                opened_encoder=given.open_encoder(step),
-                progress=step,
-                **given.models,
-                **given.sources,
-            )
-        )
-        say_wordless(records, {"distinct samples": distinct.texts}, given.models.get("tell"))
+        distinct = given.with_sources(samples.distinct(), step)
+        sides.tell_wordless(records)
         reports, sizes = of_samples(samples, distinct)
         of_metric: dict[str, list[Array]] = {}
         utilities: dict[str, list[Array]] = {}
@@ -355,7 +349,7 @@ def consensus(
         if asked is not None:
             sign[asked.name], judged[asked.name] = asked.sign, asked.entry
             texts = samples.texts
-            of_metric[asked.name] = judged_matrices(asked, texts, texts, given.models.get("tell"), step)
+            of_metric[asked.name] = judged_matrices(asked, texts, texts, sides.listener, step)
         for name, of_studies in of_metric.items():
             utilities[name] = [
                 expected_scores(matrix, None if logprobs is None else logprobs[study])

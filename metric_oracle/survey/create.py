@@ -29,7 +29,6 @@ from metric_oracle.base.declared import Flag
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import checksum, identify, new_folder, write_json
 from metric_oracle.base.sealed import write_json as write_sealed
-from metric_oracle.corpora.joining import check_joined, check_two_columns
 from metric_oracle.corpora.label_tables import LABELS, labels_of_table
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
@@ -40,7 +39,6 @@ from metric_oracle.corpora.tables import (
     file_ending,
     is_missing,
     read_table,
-    together,
 )
 from metric_oracle.corpora.text_files import read_text
 from metric_oracle.findings.results import FIXED, Results, read_results, read_scores
@@ -49,6 +47,7 @@ from metric_oracle.indexes.shards import section_of
 from metric_oracle.raters.ratings import CATEGORIES
 from metric_oracle.reading import Given, attached
 from metric_oracle.retrieval.search import digest
+from metric_oracle.sides import Nouns, Sides
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
 from metric_oracle.survey.log import Log
 
@@ -144,6 +143,8 @@ class SurveyOptions:
 
 DEFAULTS = SurveyOptions()
 
+_OF_CANDIDATES = Nouns(prediction="candidate {name}", section="model_section", may_have_more=True)
+
 
 def create_survey(
     references: Annotated[
@@ -198,16 +199,13 @@ def create_survey(
     given = {name: attached(source) for name, source in candidates.items()}
     results = {name: _read_results(side.data) for name, side in given.items()}
     default = section_of(*results.values())
-    models = {name: side.beside(tests) for name, side in given.items() if not isinstance(results[name], Results)}
-    reports, *written = together(
-        lambda: tests.read(default_section=default),
-        *(
-            lambda read, side=side: side.read(predictions=True, default_section=None if read is None else read.section)
-            for side in models.values()
-        ),
-    )
-    generated = dict(zip(models, written, strict=True))
-    candidate_data = {name: _candidate(name, source, reports, generated.get(name)) for name, source in results.items()}
+    models = {name: side for name, side in given.items() if not isinstance(results[name], Results)}
+    sides = Sides.of(tests, models, _OF_CANDIDATES).read(default)
+    reports = sides.read_truth
+    candidate_data = {
+        name: _of_model(name, sides, source) if name in models else (_of_results(name, reports, source), {})
+        for name, source in results.items()
+    }
     read = {name: texts for name, (texts, _) in candidate_data.items()}
     reference_of = dict(zip(reports.ids, reports.texts, strict=True))
     pool = [study for study in reports.ids if not options.unequal or any(study in texts for texts in read.values())]
@@ -349,20 +347,17 @@ def _evenly(shuffled: Sequence[str], n_drawn: int, strata: Mapping[str, str]) ->
     return [study for study in shuffled if study in drawn]
 
 
-def _candidate(
-    name: str, source: Given, references: Reports, predictions: Reports | None
-) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """Return, for one candidate type, study -> text, and metric -> study -> score if its file has scores, else {}.
+def _of_model(name: str, sides: Sides, source: Given) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """Return study -> text of the candidates of a model, and metric -> study -> score if their file has scores."""
+    truth, written, joined = sides.read_truth, sides.written[name], sides.join(name, inner=True)
+    pairs = zip(joined.references, joined.predictions, strict=True)
+    return {truth.ids[i]: written.texts[row] for i, row in pairs}, _scores(source)
 
-    The texts are `predictions`, which are read from `source`; if they are None, `source` are the results of a search,
-    whose best reports are the texts. Raise InputError if they do not belong to the references.
-    """
-    if predictions is not None:
-        _check_section(references, predictions.known_section)
-        check_joined(references.ids_from, predictions.ids_from, lambda line: None, ("references", f"candidate {name}"))
-        check_two_columns(references, predictions, ("references", f"candidate {name}"))
-        return dict(zip(predictions.ids, predictions.texts, strict=True)), _scores(source)
-    _check_section(references, (source.signature.get("section"), "its signature"))
+
+def _of_results(name: str, references: Reports, source: Results) -> dict[str, str]:
+    """Return study -> text of the best reports of a search; raise InputError if they are of other references."""
+    section = source.signature.get("section"), "its signature"
+    check_sections(references.known_section, section, ("references", f"candidate {name}"))
     table = source.table
     if "text" not in table.column_names:
         raise InputError(
@@ -376,7 +371,7 @@ def _candidate(
             f"the results of candidate {name} are for other texts with the same ids.",
             "Read the same section of the same file.",
         )
-    return text_of, {}
+    return text_of
 
 
 def _read_results(source: Given) -> Given:
@@ -386,11 +381,6 @@ def _read_results(source: Given) -> Given:
         with suppress(InputError):
             names = read_table(Path(source)).names
     return read_results(source) if set(FIXED) <= set(names) else source
-
-
-def _check_section(references: Reports, section: tuple[str | None, str]) -> None:
-    """Raise InputError if references and candidates, (section, how it is known), are known to be other sections."""
-    check_sections(references.known_section, section, ("references", "candidates"))
 
 
 def _scores(source: Given) -> dict[str, dict[str, Any]]:

@@ -27,7 +27,7 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.writing import check_folder
 from metric_oracle.raters.names import rater_name
-from metric_oracle.retrieval.scoring import score_sides
+from metric_oracle.retrieval.scoring import score
 from metric_oracle.survey.folder import Survey, SurveyFolder, open_cells, open_survey, read_key
 from metric_oracle.survey.log import Counts
 
@@ -285,7 +285,7 @@ def _scored(pairs: Sequence[_Pair], ids: Sequence[str], key: Mapping[str, Any]) 
     These are of metrics for which the files of all candidate types had scores, of every pair.
     """
     sides = [Reports(list(ids), [pair.texts[side] for pair in pairs], "survey") for side in (0, 1)]
-    scored = score_sides(sides[0], sides[1], system="survey")
+    scored = score(sides[0], sides[1], system="survey")
     table, given_scores = scored.table, key.get("scores", {})
     position_of_study = {study["study_id"]: i for i, study in enumerate(key["studies"]) if not study["is_repeat"]}
     for metric in next(iter(given_scores.values()), ()):

@@ -201,7 +201,7 @@ def study_pairs(
     >>> mo.study_pairs(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu").write("pairs.parquet")
     """
     known = known_pairs(judged, keep, name, judge_version)
-    inputs = study_inputs(index, queries, models, metrics, inner, (), None)
+    inputs = study_inputs(index, (queries, models), metrics, inner=inner, progress=progress)
     searching = SearchOptions(threads=threads)
     planned = planned_pool(inputs.index, pool or default_pool(inputs.metrics), searching, seed=CHANCE_SEED)
     searches = {metric: plan(inputs.index, metric, searching) for metric in inputs.metrics}
@@ -224,6 +224,6 @@ def study_pairs(
         [candidate for _, candidate in pairs],
         of_candidate,
         {},
-        models=[*inputs.given],
+        models=[*inputs.models],
         metrics=inputs.metrics,
     )

@@ -31,6 +31,7 @@ from metric_oracle.judges.judge import Judge
 from metric_oracle.judges.opening import JudgeOptions, asked_judge
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS, SOURCES
+from metric_oracle.reading import AttachedReports
 from metric_oracle.retrieval.baselines import identity
 from metric_oracle.retrieval.candidate_pools import planned_pool
 from metric_oracle.retrieval.checks import with_frequencies
@@ -49,14 +50,15 @@ from metric_oracle.tables.study_folder import Steps, checksum_of, file_name, stu
 from metric_oracle.tables.study_inputs import (
     BASELINES,
     CHANCE_SEED,
-    GivenModel,
     ModelReports,
     TestReports,
+    index_of,
     study_inputs,
 )
 from metric_oracle.tables.systems import (
     IDENTITY,
     MOST_FREQUENT,
+    POOL,
     RANDOM,
     GivenResults,
     is_yardstick,
@@ -157,8 +159,10 @@ def study(
     with asked_judge(judge) as asked:
         if asked is None:
             check_left_out({"pool": pool}, "without a judge")
-        inputs = study_inputs(index, queries, models, metrics, inner, [*(scores or {})], asked)
-        index, queries, given, names = inputs.index, inputs.queries, inputs.given, inputs.metrics
+        of_judge = [] if asked is None else [oracle_name(asked.name), f"{asked.name}{POOL}"]
+        further = [*(scores or {})], of_judge
+        inputs = study_inputs(index, (queries, models), metrics, inner=inner, further=further, progress=progress)
+        index, queries, given, names = inputs.index, inputs.queries, inputs.models, inputs.metrics
         planned = None
         if asked is not None:
             planned = planned_pool(index, pool or default_pool(names), SearchOptions(threads=threads), seed=CHANCE_SEED)
@@ -232,7 +236,7 @@ def study(
             systems[RANDOM] = chance.row()
             if asked is not None and planned is not None:
                 reports = JudgedReports(planned, queries, inputs.texts(oracle_rows), lists)
-                systems = with_column(systems, asked, reports, steps, threads, progress, tell or inputs.tell)
+                systems = with_column(systems, asked, reports, steps, threads, progress, tell or inputs.listener)
         order = [*given, *ready, *map(oracle_name, names)]
         order += [*(name for name in systems if name not in (*order, *BASELINES)), *BASELINES]
         return {name: {**systems, **ready}[name] for name in order}
@@ -254,21 +258,21 @@ def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: Re
             )
 
 
-def _made_of(model: GivenModel, read: Reports) -> list[Any]:
+def _made_of(model: AttachedReports, read: Reports) -> list[Any]:
     """Return checksums of all that a model's scores depend on: ids and texts, sources, and the index if there is one.
 
     Raise InputError if a source is not a file.
     """
-    in_memory = [name for name, value in model.files.items() if not isinstance(value, str | Path)]
+    in_memory = [name for name, value in model.sources.items() if not isinstance(value, str | Path)]
     if in_memory:
         raise InputError(
             f"{in_memory[0]} of a model",
             "must be a file, so that a study that was killed can go on",
-            type(model.files[in_memory[0]]).__name__,
+            type(model.sources[in_memory[0]]).__name__,
             f"Write it to a file, or prepare the reports with {as_called('build-index')}.",
         )
-    files = {name: checksum_of(Path(path)) for name, path in sorted(model.files.items())}
-    model_index = model.index
+    files = {name: checksum_of(Path(path)) for name, path in sorted(model.sources.items())}
+    model_index = index_of(model)
     texts = checksum([read.ids, read.texts])
     return [texts, files, None if model_index is None else model_index.fingerprint]
 
@@ -280,7 +284,7 @@ class _ModelScores:
     index: Index  # of the corpus, with the document frequencies and the encoder
     queries: Reports  # test reports
     name: str
-    model: GivenModel
+    model: AttachedReports
     read: Reports  # predictions of the model
     rows: Mapping[str, int]  # id of a test report -> row of its prediction
     metrics: list[str]
@@ -289,7 +293,7 @@ class _ModelScores:
     def __call__(self) -> Scores:
         """Return the scores of the model."""
         rows = np.array([self.rows[study] for study in self.queries.ids])
-        written = self.model.index
+        written = index_of(self.model)
         if written is not None:  # prepared by the user
             return self._scored(written, rows)
         opened_encoder = None
@@ -301,8 +305,8 @@ class _ModelScores:
         options: dict[str, Any] = {
             name: made.settings[name] for kind, made in self.queries.attached.items() for name in SOURCES[kind].settings
         }
-        options |= {name: value for name, value in self.model.given.models.items() if name not in ("tell", *options)}
-        options |= self.model.files
+        options |= {name: value for name, value in self.model.models.items() if name not in ("tell", *options)}
+        options |= self.model.sources
         reports = attach_sources(self.read, opened_encoder=opened_encoder, **options)
         self.place.mkdir(exist_ok=True)
         reports = replace(run_models(reports, self.place), scratch=self.place)

@@ -12,25 +12,22 @@ from annotated_doc import Doc
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.declared import ROWS, Flag
 from metric_oracle.base.errors import InputError, option, shown
-from metric_oracle.base.progress import say
-from metric_oracle.corpora.joining import IdSource, check_joined, check_two_columns, shared_column
+from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import check_unique, together
+from metric_oracle.corpora.tables import check_unique
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import AnyIndex, Index, open_index
 from metric_oracle.indexes.shards import is_set, not_one_index, opened
-from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, names_of, shown_in
-from metric_oracle.reading import AttachedReports, Given, attached, loaded, say_wordless
+from metric_oracle.reading import AttachedReports, Given, loaded
 from metric_oracle.retrieval.checks import check_section
 from metric_oracle.retrieval.document_pairs import scorable_rows
 from metric_oracle.retrieval.result_table import most_frequent_row
-from metric_oracle.retrieval.scoring import join_ids
+from metric_oracle.sides import Nouns, Sides
 from metric_oracle.sources.attaching import attached_sources
 from metric_oracle.sources.contract import source_of
 from metric_oracle.tables.study_folder import file_name
-from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, POOL, RANDOM, oracle_name
+from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM, oracle_name
 
 BASELINES = (MOST_FREQUENT, IDENTITY, RANDOM)  # rows that need no search, the last of the table
 CHANCE_SEED = 0  # of reports drawn at random
@@ -54,60 +51,34 @@ ModelReports: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class GivenModel:
-    """The reports that a model wrote for the test reports."""
+OF_STUDY = Nouns("test reports", "model {shown}", "model_section", is_of_index=True, may_have_more=True)
 
-    given: AttachedReports  # a file, a container or a folder made by build-index, with their sources
 
-    def __post_init__(self) -> None:
-        check_left_out(self.given.of_encoder, "for a model's reports, which the encoder of the index encodes")
+def index_of(model: AttachedReports) -> Index | None:
+    """Return the index of a model's reports, if they were given as a folder made by build-index; otherwise None."""
+    data = model.data
+    if isinstance(data, str | Path) and is_set(Path(data)):
+        raise not_one_index(Path(data))
+    is_index = isinstance(data, str | Path) and (Path(data) / manifest.NAME).is_file()
+    return open_index(data) if is_index else None
 
-    @property
-    def files(self) -> Mapping[str, Any]:
-        """Argument -> value of each source that was given with the predictions."""
-        return self.given.sources
 
-    @property
-    def index(self) -> Index | None:
-        """The index, if the predictions were given as a folder made by build-index; otherwise None."""
-        data = self.given.data
-        if isinstance(data, str | Path) and is_set(Path(data)):
-            raise not_one_index(Path(data))
-        is_index = isinstance(data, str | Path) and (Path(data) / manifest.NAME).is_file()
-        return open_index(data) if is_index else None
+def _kinds_of(model: AttachedReports, queries: Reports) -> set[str]:
+    """Return the names of the representations that a model's reports have or that can be made of them.
 
-    def read(self, section: str | None, ids_from: IdSource) -> Reports:
-        """Return the predictions; `section` is that of the test reports, `ids_from` where these have their ids from.
-
-        If both files have a column of ids by which they can be joined, it is read, see `shared_column`.
-        """
-        index = self.index
-        if index is None:
-            reports = self.given.read(predictions=True, default_section=section)
-            names = shared_column(ids_from, reports.ids_from)
-            if names is None or names[0] != ids_from.name:
-                return reports
-            return self.given.with_ids(names[1]).read(predictions=True, default_section=section)
-        texts = {name: index.strings(name).to_pylist() for name in ("study_id", "text")}
-        return Reports(texts["study_id"], texts["text"], str(self.given.data), {}, {}, *index.section)
-
-    def holds(self, queries: Reports) -> set[str]:
-        """Return the names of the representations that the predictions have or that can be made of them.
-
-        A model that is attached to the test reports, `queries`, serves the predictions, too.
-        """
-        index = self.index
-        if index is not None:
-            return set(index.content["representations"])
-        names = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts or record.is_encoded}
-        for source in attached_sources():
-            if source.argument in self.files:
-                names.add(source.name)
-            elif source.record.made_by and source.name in queries.attached:
-                maker = source_of(source.record.made_by)
-                names |= {source.name} if maker.is_model(self.files.get(maker.argument)) else set()
-        return names
+    A model that is attached to the test reports, `queries`, serves them, too.
+    """
+    index = index_of(model)
+    if index is not None:
+        return set(index.content["representations"])
+    names = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts or record.is_encoded}
+    for source in attached_sources():
+        if source.argument in model.sources:
+            names.add(source.name)
+        elif source.record.made_by and source.name in queries.attached:
+            maker = source_of(source.record.made_by)
+            names |= {source.name} if maker.is_model(model.sources.get(maker.argument)) else set()
+    return names
 
 
 @dataclass(frozen=True)
@@ -116,11 +87,11 @@ class StudyInputs:
 
     index: Index
     queries: Reports  # test reports, those that all models have
-    given: Mapping[str, GivenModel]
+    models: Mapping[str, AttachedReports]
     read: Mapping[str, Reports]  # predictions of each model
     rows: Mapping[str, Mapping[str, int]]  # of each model: id of a test report -> row of its prediction
     metrics: list[str]
-    tell: Callable[[str], None] | None
+    listener: Callable[[str], None] | None  # which gets notes, such as that of a command
 
     @cached_property
     def scorable(self) -> dict[str, np.ndarray]:
@@ -147,70 +118,51 @@ class StudyInputs:
 
 def study_inputs(
     index: AnyIndex,
-    queries: Given,
-    models: Mapping[str, Any] | None,
+    reports: tuple[Given, Mapping[str, Given] | None],
     metrics: str | Sequence[str] | None,
+    *,
     inner: bool,
-    further: Sequence[str],
-    judge: Judge | None,
+    further: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    progress: Progress | None = None,
 ) -> StudyInputs:
-    """Read the test reports and the models, and check that they fit the index and one another.
+    """Read the test reports and those of models, `reports`, and check that they fit the index and one another.
 
-    `further` are the names of other rows.
+    `further` are the names of other rows: those of scores that are given, and those of a judge.
     """
     index = opened(index)
-    sides = [side for side in (queries, *(models or {}).values()) if isinstance(side, AttachedReports)]
-    tell = next((side.models["tell"] for side in sides if "tell" in side.models), None)
-    tests, queries = attached(queries), loaded(queries, index)
-    check_unique(queries.ids, "ids")  # those of loaded reports may repeat
-    check_section(queries, index)
-    section = index.section if index.section[0] else queries.known_section
-    # All steps keep token states in one place.
-    queries = replace(queries, section=section[0], section_by=section[1], kept={})
-    given = {name: GivenModel(attached(model).beside(tests)) for name, model in (models or {}).items()}
-    names = _metrics(index, queries, given, names_of(metrics))
-    _check_models([*given, *further], names, judge)
+    sides = Sides.of(reports[0], reports[1] or {}, OF_STUDY)
+    for model in sides.predictions.values():
+        check_left_out(model.of_encoder, "for a model's reports, which the encoder of the index encodes")
+
+    def load(side: AttachedReports) -> Reports:
+        """Return the test reports with their sources, in the section of the index."""
+        is_loaded = isinstance(side.data, Reports) and side.data.is_loaded
+        tests = loaded(side.data if is_loaded else side, index, progress)
+        check_unique(tests.ids, "ids")  # those of loaded reports may repeat
+        check_section(tests, index)
+        section = index.section if index.section[0] else tests.known_section
+        # All steps keep token states in one place.
+        return replace(tests, section=section[0], section_by=section[1], kept={})
+
     # Read now, so that a bad file is an error before the long work.
-    reads = (lambda _, model=model: model.read(section[0], queries.ids_from) for model in given.values())
-    read = dict(zip(given, together(lambda: None, *reads)[1:], strict=True))
-    for name, reports in read.items():
-        passed = option(
-            "model_section", f"{name}={section[0]}", python=f"mo.reports(..., read=mo.Read(section={section[0]}))"
-        )
-        step = f"Say by {passed} what it writes, or search an index of its section"
-        warning = check_sections(section, reports.known_section, ("test reports", f"model {shown(name)}"), step)
-        if warning:
-            say(warning, tell)
-    texts = {
-        "test reports": queries.texts,
-        **{f"reports of {shown(name)}": reports.texts for name, reports in read.items()},
-    }
-    say_wordless([METRICS[name] for name in names], texts, tell)
-    rows, queries = _rows(read, queries, inner, lambda line: say(line, tell))
-    return StudyInputs(index, queries, given, read, rows, names, tell)
+    sides = sides.read(index.section[0], as_truth=load)
+    names = _metrics(index, sides, names_of(metrics))
+    _check_models([*sides.predictions, *further[0]], names, further[1])
+    sides.tell_wordless([METRICS[name] for name in names])
+    rows, queries = _rows(sides, inner)
+    return StudyInputs(index, queries, sides.predictions, sides.written, rows, names, sides.listener)
 
 
-def _rows(
-    read: Mapping[str, Reports], queries: Reports, inner: bool, tell: Callable[[str], None]
-) -> tuple[dict[str, dict[str, int]], Reports]:
+def _rows(sides: Sides, inner: bool) -> tuple[dict[str, dict[str, int]], Reports]:
     """Return, for each model, the row of the prediction of each test report; and the test reports of the study.
 
     These are the test reports that all models have. Others are left out if `inner`, else they are an error.
     """
-    row_of_study: dict[str, dict[str, int]] = {}
-    for name, reports in read.items():
-        called = ("test reports", f"model {shown(name)}")
-        check_joined(queries.ids_from, reports.ids_from, tell, called)
-        check_two_columns(queries, reports, called)
-        positions, prediction_rows, _ = join_ids(queries, reports, True, lambda line: None)
-        row_of_study[name] = {queries.ids[i]: row for i, row in zip(positions, prediction_rows, strict=True)}
-        missing = [study for study in queries.ids if study not in row_of_study[name]]
-        if missing and not inner:
-            raise InputError(
-                f"model {shown(name)} has no prediction for {len(missing)} of {len(queries.ids)} test reports "
-                f"({shown(*missing[:3])}).",
-                f"Complete its file, or pass {option('inner', True)} to leave these reports out.",
-            )
+    queries, row_of_study = sides.read_truth, dict[str, dict[str, int]]()
+    for name in sides.predictions:
+        joined = sides.join(name, inner)
+        pairs = zip(joined.references, joined.predictions, strict=True)
+        row_of_study[name] = {queries.ids[i]: row for i, row in pairs}
     common = [i for i, study in enumerate(queries.ids) if all(study in rows for rows in row_of_study.values())]
     if not common:
         raise InputError(
@@ -219,12 +171,13 @@ def _rows(
     return row_of_study, queries if len(common) == len(queries.ids) else queries.take(np.array(common))
 
 
-def _metrics(index: Index, queries: Reports, models: Mapping[str, GivenModel], metrics: list[str] | None) -> list[str]:
+def _metrics(index: Index, sides: Sides, metrics: list[str] | None) -> list[str]:
     """Return the full names of the metrics, or if they are None, of the standard ones that all sides allow."""
     if metrics:
         return [get_metric(name).name for name in metrics]
+    queries = sides.read_truth
     given = {kind for kind, record in REPRESENTATIONS.items() if not record.is_attached} | set(queries.attached)
-    available = [given, *(model.holds(queries) for model in models.values())]
+    available = [given, *(_kinds_of(model, queries) for model in sides.predictions.values())]
     names = [
         name
         for name in shown_in("study")
@@ -238,9 +191,11 @@ def _metrics(index: Index, queries: Reports, models: Mapping[str, GivenModel], m
     return names
 
 
-def _check_models(models: Sequence[str], metrics: list[str], judge: Judge | None) -> None:
-    """Raise InputError unless the name of each model or further row is of no other row, also when made a file name."""
-    of_judge = [] if judge is None else [oracle_name(judge.name), f"{judge.name}{POOL}"]
+def _check_models(models: Sequence[str], metrics: list[str], of_judge: Sequence[str]) -> None:
+    """Raise InputError unless the name of each model or further row is of no other row, also when made a file name.
+
+    `of_judge` are the names of the rows of a judge.
+    """
     found = [*map(oracle_name, metrics), *of_judge]
     row_names = [*found, *BASELINES]
     used_twice = sorted({*row_names} & {*models})

@@ -22,11 +22,12 @@ from metric_oracle.kernels.cosine import reference as cosine
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.kernels.rouge_l import reference as rouge_l
 from metric_oracle.metrics import METRICS, SEARCHED
+from metric_oracle.retrieval import scoring
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, score_rows
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.scoring import score, score_sides
+from metric_oracle.retrieval.scoring import score
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.tables.compare import compare
 from support import beside
@@ -151,9 +152,11 @@ def test_scores_are_those_of_the_search_on_iu_xray(iu_xray, tmp_path):
     with pytest.warns(UserWarning, match=r"marks that count as words of the reports: 1 with a heading \(Findings:\)$"):
         index = build_index(train, tmp_path / "I", metrics=["bleu", "rouge-l"])
     for metric in ("bleu-2", "rouge-l"):
-        results = retrieve(index, test, metric)
+        with pytest.warns(UserWarning, match="^test reports: IU X-ray CSV, .*, findings not taken, 590 of 590 rows$"):
+            results = retrieve(index, test, metric)
         chosen = reports(results.table["text"].to_pylist(), test.ids)
-        scores = score(test, chosen, [metric])
+        with pytest.warns(UserWarning, match="^references: IU X-ray CSV, .*, findings not taken, 590 of 590 rows$"):
+            scores = score(test, chosen, [metric])
         assert column(scores, "query_id") == test.ids
         assert column(scores, metric) == results.table["score"].to_pylist()
 
@@ -425,7 +428,10 @@ def test_ids_on_one_side():
         r"and 1 with a missing prediction \('4'\) and 2 without a reference \('x', 'y'\) and 1 with a missing or empty "
         r"reference \('8'\)\. Complete them, or pass --inner to score the ids that have both\.$"
     )
-    with pytest.raises(InputError, match=match):
+    noted = (
+        "^(references: made up; 1 empty, left out; 1 tokenless, left out|predictions: made up; 2 missing, left out)$"
+    )
+    with pytest.raises(InputError, match=match), pytest.warns(UserWarning, match=noted):
         score(references, predictions)
     told = []
     scores = score(mo.reports(references, tell=told.append), predictions, inner=True)
@@ -452,7 +458,8 @@ def test_no_id_in_common():
         r"^score: references and predictions must both have a text for at least one id; got none for the 1 in common\. "
         r"Check which columns the texts are read from\.$"
     )
-    with pytest.raises(InputError, match=match):
+    noted = "^references: dict, id object key, column text, 1 of 2 rows; 1 missing, left out$"
+    with pytest.raises(InputError, match=match), pytest.warns(UserWarning, match=noted):
         mo.score({"1": "a", "2": None}, {"2": "b"}, "bleu")
 
 
@@ -500,7 +507,7 @@ def test_progress_names_the_steps(corpus):
 
 
 def test_sides_without_files():
-    scores = score_sides(reports(["a b"]), reports(["a b"]), system="x")
+    scores = score(reports(["a b"]), reports(["a b"]), system="x")
     assert scores.metrics == ["bleu-2", "bleu-4", "rouge-l"]
 
 
@@ -518,17 +525,13 @@ class Cut:
         return counts, self.n_cut
 
 
-def test_pairs_that_were_cut_keep_no_system_out_of_a_table():
+def test_pairs_that_were_cut_keep_no_system_out_of_a_table(monkeypatch):
     """How many were cut is of each system; what a table's systems share is the model."""
-    references = reports(["no edema", "small effusion", "clear"])
-    told = []
-    found = {
-        name: score_sides(
-            references, reports(texts), ["crepe"], system=name, pair_models={"crepe": Cut(n_cut)},
-            models={"tell": told.append},
-        )
-        for name, texts, n_cut in (("A", ["edema", "large effusion", "x"], 2), ("B", ["a", "small effusion", "b"], 0))
-    }  # fmt: skip
+    monkeypatch.setattr(scoring, "open_pair_models", lambda named, _: {"crepe": Cut(int(named["crepe"]))})
+    told, found = [], {}
+    references = mo.reports(reports(["no edema", "small effusion", "clear"]), tell=told.append)
+    for name, texts, n_cut in (("A", ["edema", "large effusion", "x"], 2), ("B", ["a", "small effusion", "b"], 0)):
+        found[name] = score(references, reports(texts), ["crepe"], system=name, crepe=str(n_cut))
     assert [line for line in told if "cut off" in line] == [
         "cut off at the longest input of a model that reads both reports: 2 pairs"
     ]
