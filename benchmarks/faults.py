@@ -1,8 +1,9 @@
-"""Break builds and indexes on purpose, and count what comes of it: ``python -m benchmarks.faults``.
+"""Break builds, indexes and journals on purpose, and count what comes of it: ``python -m benchmarks.faults``.
 
 Small sets of shards are built and killed, shared by two writers, built on a disk that fills up; finished ones are
-damaged. Nothing may be lost, wrong or hung. Each kind of fault is a row of a JSON Lines file, written when it ends; a
-run that was stopped goes on with the same --out.
+damaged. So are kept answers of judges and logs of surveys, which grow while work goes on. Nothing may be lost, wrong or
+hung. Each kind of fault is a row of a JSON Lines file, written when it ends; a run that was stopped goes on with the
+same --out.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from typing import Any
 
 import metric_oracle as mo
 from benchmarks import machine
+from benchmarks.journal_faults import Answers, Saves, attack
 from metric_oracle.base.errors import InputError, MetricOracleError
 from metric_oracle.bench.timing import timed
 from metric_oracle.indexes.index import Index
@@ -41,13 +43,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = machine.Results("faults", options.out, resume=True, seed=options.seed)
     known = {row["name"] for row in results.rows}
     with tempfile.TemporaryDirectory() as scratch:
-        campaign = Campaign(Path(scratch), random.Random(options.seed))
-        for kind, run in KINDS.items():
+        campaign: Campaign | None = None  # made when a kind needs it
+        for kind, run in (*KINDS.items(), *((kind, None) for kind in JOURNALS)):
             n = getattr(options, kind)
             if not n or f"faults-{kind}" in known:
                 continue
             begin = time.perf_counter()
-            count = run(campaign, n)
+            if kind in JOURNALS:
+                folder = Path(scratch) / kind
+                folder.mkdir()
+                count = attack(JOURNALS[kind], folder, random.Random(options.seed), n, 10 * n, n)
+            else:
+                campaign = campaign or Campaign(Path(scratch), random.Random(options.seed))
+                assert run is not None
+                count = run(campaign, n)
             row = {"name": f"faults-{kind}", "value": n, "unit": "faults", **dict(sorted(count.items()))}
             row |= {"bad": sum(count[name] for name in BAD), "seconds": time.perf_counter() - begin}
             results.add(row)
@@ -62,6 +71,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--damages", type=int, default=1000, help="flipped bits and cut files (%(default)s)")
     parser.add_argument("--full", type=int, default=50, help="builds on a disk that fills up (%(default)s)")
     parser.add_argument("--writers", type=int, default=50, help="builds by two processes (%(default)s)")
+    of_journals = "50 stand for 50 kills, 500 flips, 50 short writes (%(default)s)"
+    parser.add_argument("--answers", type=int, default=50, help=f"kept answers of judges; {of_journals}")
+    parser.add_argument("--saves", type=int, default=50, help=f"logs of surveys; {of_journals}")
     parser.add_argument("--seed", type=int, default=0, help="of what is broken when (%(default)s)")
     machine.add_out(parser, "faults")
     return parser.parse_args(arguments)
@@ -302,6 +314,7 @@ def outcome(path: Path, corpus: Path, right: list[Any], is_kept: bool) -> str:
 KINDS: dict[str, Callable[[Campaign, int], Count]] = {
     "kills": kills, "writers": writers, "full": full, "damages": damages
 }  # fmt: skip
+JOURNALS: dict[str, type[Answers | Saves]] = {"answers": Answers, "saves": Saves}
 
 
 if __name__ == "__main__":
