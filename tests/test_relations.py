@@ -170,6 +170,8 @@ def test_a_judge_in_a_mirror_has_the_same_answers(made_up, name):
     assert len(rows) == len(expected)
     for row, of_judge in zip(rows, expected, strict=True):
         assert_close(row, of_judge)
+    for name in ("pool", "limit", "left_out", "n"):  # regret and recall are no scores
+        assert found.signature.get(name) == turned.signature.get(name)
 
 
 def foreign(path, sign):
@@ -243,7 +245,7 @@ def test_radiologists_agree_with_scores_in_a_mirror(tmp_path):
 
 def pages_of(made_up, folder, judge):
     """Return a function from the address of a page of a study to its HTML."""
-    study_of(made_up, folder, **judge)
+    study_of(made_up, folder, pool="all", **judge)
     files = [path for path in sorted(folder.glob("*.parquet")) if "reports" not in path.name]
     client = client_of(read_cases(files, made_up.index, mo.reports(made_up.tests).load()))
     return lambda address: client.get(address).text
@@ -263,6 +265,12 @@ def test_pages_in_a_mirror(made_up, tmp_path):
         """Return the order that each heading states."""
         return re.findall(r' aria-sort="(\w+)"', page)
 
+    def words(page):
+        """Return what a page says, without numbers and directions, and the classes of what it shows."""
+        text = re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
+        shown = re.sub(r"[-+−]?\d[\d.,]*%?|higher|lower|[↑↓]", "", re.sub(r"<[^>]*>", " ", text))
+        return shown.split(), re.findall(r'class="([^"]*)"', text)
+
     assert [name for name in marks(mirror("/")) if name] == [name for name in marks(pages("/")) if name]
     assert [name for name in marks(pages("/")) if name]
     turned = {"ascending": "descending", "descending": "ascending"}
@@ -275,6 +283,8 @@ def test_pages_in_a_mirror(made_up, tmp_path):
         assert not is_judged or of_mirror == [turned[one] for one in stated]
         n_turned += is_judged
     assert n_turned > 1
+    for address in ("/", "/systems", *(f"/case/{q}" for q in range(12))):
+        assert words(mirror(address)) == words(pages(address)), address
     for page in map(mirror, ("/", "/cases", "/systems", "/case/0", "/case/3")):
         assert not re.search(r"-0\.0+(?!\d)", re.sub(r"<[^>]*>", " ", page))
 
