@@ -275,7 +275,7 @@ def test_the_sections_table_of_mimic_cxr_and_a_models_images(oracle, tmp_path):
 
 
 def test_after_impression_and_columns(oracle, tmp_path):
-    (tmp_path / "p.json").write_text('{"1": {"model_prediction": "Findings: x Impression: b c", "other": "b"}}')
+    (tmp_path / "p.json").write_text('{"1": {"model_prediction": "Findings: x. Impression: b c", "other": "b"}}')
     references = write(tmp_path / "r.csv", {"1": "b c"})
     for options, expected in ((["--after-impression"], 1.0), (["--predicted-text-column", "other"], 2 / 3)):
         code, out, _ = oracle("score", references, tmp_path / "p.json", *options)
