@@ -17,7 +17,9 @@ TEXTS = [
 IMPRESSIONS = [*TEXTS[:6], "nan", ""]
 WRITTEN = dict(zip([*STUDIES[1:6], "s6", "s7", "x"], [*TEXTS[1:6], "None", TEXTS[7], "clear"], strict=True))
 OF_READING = re.compile(r"(?!/|[\w./-]+\.(?:csv|md|jsonl|parquet): )(?P<line>.*\S)")
-TOLD = re.compile(r"left out|missing|not taken|marks that count|is joined with|have no word|are read as|scored as such")
+TOLD = re.compile(
+    r"left out|missing|not taken|marks that count|is joined with|have no word|not used|are read as|scored as such"
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,9 @@ def files(tmp_path_factory):
     found["samples"] = write(folder / "samples.csv", [*groups, *((i, "nan") for i, _ in groups)], ("uid", "report"))
     found["index"] = folder / "INDEX"
     mo.build_index(mo.reports(found["train"], mo.Read(section="impression")), found["index"], metrics="rouge-l,bleu")
+    labels = [(study, i % 2, 1) for i, study in enumerate(STUDIES)]
+    found["labels"] = write(folder / "labels.csv", labels, ("study_id", "Edema", "Fracture"))
+    found["more labels"] = write(folder / "more.csv", [*labels, ("x", 1, 0)], ("study_id", "Edema", "Fracture"))
     found["results"] = folder / "results.parquet"
     mo.retrieve(found["index"], mo.reports(found["tests"], tell=lambda line: None), "rouge-l").write(found["results"])
     return found
@@ -97,6 +102,10 @@ CALLS = {
     ),
     "verify": lambda f, out: (
         ["verify", f["index"], f["results"], f["tests"]], lambda: mo.verify(f["index"], f["results"], f["tests"]),
+    ),
+    "crg": lambda f, out: (
+        ["crg", f["labels"], f["more labels"], "--uncertain", "blank"],
+        lambda: mo.score_crg(f["labels"], f["more labels"], uncertain="blank"),
     ),
     "build-index": lambda f, out: (
         ["build-index", f["listed"], "--out", out / "I1", *ROUGE],

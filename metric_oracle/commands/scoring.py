@@ -252,7 +252,4 @@ def _copies(index: Any, tests: Any, rows: dict[str, Any], inner: bool, seed: int
 )
 def labels(call: Call, to: Destination) -> None:
     """Deliver scores of predicted labels."""
-    scored = call()
-    if scored.unused:
-        note(f"predictions without a reference, not used: {scored.unused:,}")
-    deliver_finding(to, scored)
+    deliver_finding(to, call(tell=note))

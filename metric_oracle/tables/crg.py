@@ -27,6 +27,7 @@ from metric_oracle.tables.label_scores import (
     LabelScores,
     PredictedLabels,
     ReferenceLabels,
+    Tell,
     join_labels,
     scored,
 )
@@ -161,6 +162,7 @@ def score_crg(
     id_column: choices.IdColumn | None = None,
     resamples: choices.Resamples | None = None,
     seed: choices.Seed = 0,
+    tell: Tell = None,
 ) -> CRG:
     """Score predicted labels of any kind with CRG (Hamamci et al. 2025).
 
@@ -184,7 +186,7 @@ def score_crg(
     """
     resamples = n_resamples(resamples)
     references, predictions = read_label_tables((reference, predicted), id_column)
-    values, files = join_labels(reference, references, predicted, predictions)
+    values, files = join_labels(reference, references, predicted, predictions, tell)
     chosen = _levels(references, levels, reference)
     is_positive = np.array(IS_POSITIVE[uncertain])
     counts: list[np.ndarray] = []  # int64[L, 4] of each level

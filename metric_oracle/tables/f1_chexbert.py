@@ -26,6 +26,7 @@ from metric_oracle.tables.label_scores import (
     PredictedLabels,
     ReferenceLabels,
     SetScore,
+    Tell,
     join_labels,
     scored,
 )
@@ -132,6 +133,7 @@ def score_f1_chexbert(
     id_column: choices.IdColumn | None = None,
     resamples: choices.Resamples | None = None,
     seed: choices.Seed = 0,
+    tell: Tell = None,
 ) -> F1:
     """Score predicted CheXbert labels with F1 over 14 and 5 labels, under each convention for uncertain labels.
 
@@ -157,7 +159,7 @@ def score_f1_chexbert(
     references, predictions = read_label_tables((reference, predicted), id_column)
     for path, table in ((reference, references), (predicted, predictions)):
         _check_labels(path, table)
-    predicted_values, files = join_labels(reference, references, predicted, predictions)
+    predicted_values, files = join_labels(reference, references, predicted, predictions, tell)
     values: dict[tuple[str, str, str], SetScore] = {}
     for uncertain in POLICIES:
         is_positive = np.array(IS_POSITIVE[uncertain])
@@ -185,6 +187,7 @@ def score_f1_srr(
     *,
     resamples: choices.Resamples | None = None,
     seed: choices.Seed = 0,
+    tell: Tell = None,
 ) -> F1:
     r"""Score predicted SRR-BERT labels (findings with their status) with F1.
 
@@ -216,7 +219,7 @@ def score_f1_srr(
             f"{reference} and {predicted} have different labels ({references.schema}; {predictions.schema}).",
             "Make both with one model.",
         )
-    predicted_values, files = join_labels(reference, references, predicted, predictions)
+    predicted_values, files = join_labels(reference, references, predicted, predictions, tell)
     n_labels = references.values.shape[1]
     sides = references.values == 1, predicted_values == 1
     scores = f1_scores(*sides, {str(n_labels): range(n_labels)}, SRR_AVERAGES, resamples, seed)

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
+from metric_oracle.base.declared import IN_PYTHON
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import identify
+from metric_oracle.base.progress import say
 from metric_oracle.corpora.label_tables import LabelTable
 from metric_oracle.findings.finding import Finding
 from metric_oracle.sources.labels import LabelSets
@@ -26,6 +28,12 @@ PredictedLabels: TypeAlias = Annotated[
         "Table with the labels of the predictions, in the same columns. Rows are joined on the ids, and every "
         "reference must have a prediction."
     ),
+]
+# Of the functions that score labels.
+Tell: TypeAlias = Annotated[
+    Callable[[str], None] | None,
+    Doc("Called with a line on what is left out. By default the line is a warning."),
+    IN_PYTHON,
 ]
 # For each policy on uncertain labels: whether the classes 0 blank, 1 positive, 2 negative and 3 uncertain are positive.
 IS_POSITIVE = {
@@ -71,10 +79,11 @@ def join_labels(
     references: LabelTable | LabelSets,
     predicted: str | Path,
     predictions: LabelTable | LabelSets,
+    tell: Tell,
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the values of the predictions in the order of the references, and the signature's entries for both files.
 
-    Raise InputError if a reference report has no prediction; predictions without a reference are left out.
+    Raise InputError if a reference report has no prediction; predictions without a reference are left out and told.
     """
     row_of_id = {key: row for row, key in enumerate(predictions.ids)}
     lacking = [key for key in references.ids if key not in row_of_id]
@@ -84,6 +93,8 @@ def join_labels(
             f"({shown(*lacking[:3])}).",
             "Add them, or leave these reports out of the reference.",
         )
+    if len(predictions.ids) > len(references.ids):
+        say(f"predictions without a reference, not used: {len(predictions.ids) - len(references.ids):,}", tell)
     sides = {"reference": (Path(reference), references), "predicted": (Path(predicted), predictions)}
     files = {side: {**identify(path), "reports": len(table.ids)} for side, (path, table) in sides.items()}
     return predictions.values[[row_of_id[key] for key in references.ids]], files

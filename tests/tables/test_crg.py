@@ -49,7 +49,8 @@ def test_counts_of_each_label(tmp_path):
     for uncertain, x, y, positives, wrong in (("positive", [3, 0, 1, 0], [1, 1, 1, 1], 5, (1, 2)),
                                               ("negative", [2, 0, 2, 0], [1, 1, 0, 2], 4, (1, 2)),
                                               ("blank", [2, 0, 2, 0], [1, 1, 0, 2], 4, (1, 2))):  # fmt: skip
-        scored = score_crg(reference, predicted, uncertain=uncertain)
+        with pytest.warns(UserWarning, match="^predictions without a reference, not used: 1$"):
+            scored = score_crg(reference, predicted, uncertain=uncertain)
         assert scored.levels[0].counts.tolist() == [x, y]
         assert scored.score == pytest.approx(1 / (1 + 2 * (wrong[0] / positives + wrong[1] / (8 - positives))))
         assert (scored.reports, scored.unused) == (4, 1)
