@@ -52,7 +52,7 @@ def measure(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
     torch.set_num_threads(options.threads)
     paths = write_synthetic(folder / "pairs", options.pairs, options.tests, seed=SEED, errors=True)
-    pairs, counts = read_counted_pairs(paths["train"], paths["train_candidates"], paths["train_errors"], _tell)
+    pairs, counts = read_counted_pairs(paths["train"], paths["train_candidates"], paths["train_errors"])
     base = _tiny([text for pair in pairs for text in pair], folder / "tiny")
     settings = TrainingSettings(options.epochs, 16, options.learning_rate, 0.5, SEED)
     began = time.process_time()

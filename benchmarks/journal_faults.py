@@ -8,6 +8,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from metric_oracle.base.errors import MetricOracleError
@@ -109,7 +110,7 @@ def attack(kind: type[Answers | Saves], folder: Path, rng: random.Random, kills:
     for i in range(shorts):
         there = kind(folder / f"short-{i}")
         written: list[str] = []
-        there.append([f"{n:03}" for n in range(LINES)], written.append, lambda there=there: _limited(there, rng))
+        there.append([f"{n:03}" for n in range(LINES)], written.append, partial(_limited, there, rng))
         count["cut short"] += LINES - len(written)
         _compare(there, written, count, may_tell=False)
     return count
