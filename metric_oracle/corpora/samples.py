@@ -10,6 +10,7 @@ from typing import Any
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.shown import OneLine
+from metric_oracle.corpora.chats import is_chat, without_chat
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.prediction_files import generated_name
@@ -247,6 +248,7 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
         raise columns_error(table, "has no column with a usual id name", [option("id_column", "NAME")])
     ids = canonical_ids(id_cells, f"{shown(id_cells.name)} in {table.path}")
     cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
+    cells = [_without_chats(cell) for cell in cells]
     of_column = section_of_column(name)
     by_column = of_column, "column" if of_column else ""
     known_section = (read.section, "caller") if read.section else by_column
@@ -257,8 +259,15 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
 
 
 def _has_lists(cells: Iterable[Any]) -> bool:
-    """Return whether one of the cells is a list."""
-    return any(isinstance(cell, list | tuple) for cell in cells)
+    """Return whether one of the cells is a list, other than of the messages of a chat."""
+    return any(isinstance(cell, list | tuple) and not is_chat(cell) for cell in cells)
+
+
+def _without_chats(cell: Any) -> Any:
+    """Return a cell with the answers in place of the chats that it is, or lists."""
+    if isinstance(cell, list | tuple) and not is_chat(cell):
+        return [without_chat(item) for item in cell]
+    return without_chat(cell)
 
 
 def _in_memory(data: Any) -> Table:

@@ -24,6 +24,7 @@ import pyarrow.csv
 from metric_oracle.base import sealed
 from metric_oracle.base.arguments import check_left_out
 from metric_oracle.base.errors import InputError, as_called, described, if_taken, option, shown
+from metric_oracle.corpora.chats import answers_of_batch, is_chat, n_answers, without_chat
 from metric_oracle.corpora.text_files import (
     checked_separator,
     csv_body,
@@ -311,7 +312,7 @@ class Table:
         return [name for name in names if bare_name(name) not in TEXTS and self._has_words(name)]
 
     def _has_words(self, name: str) -> bool:
-        """Return whether a cell of a column is several words, or a list with such a text."""
+        """Return whether a cell of a column is several words, a list with such a text, or a chat."""
         import polars as pl
 
         cells = self.column(self.names.index(name), is_text=True)
@@ -319,6 +320,8 @@ class Table:
             return bool(cells.str.contains(_WORDS).any())
         if cells.dtype != pl.Object:
             return False
+        if any(map(is_chat, cells)):
+            return True
         lists = (cell if isinstance(cell, list | tuple) else [cell] for cell in cells)
         return any(isinstance(text, str) and re.search(_WORDS, text) is not None for cell in lists for text in cell)
 
@@ -527,25 +530,45 @@ def are_places(keys: Iterable[Any]) -> bool:
 
 
 def single_texts(cells: Sequence[Any], where: str) -> Sequence[Any]:
-    """Return cells with the text of each list of one text in its place; `where` is for messages.
+    """Return cells with the text of each list of one text, or chat of one answer, in its place.
 
-    Raise InputError for a list of several (or of none), which are several references, or samples, of one study, and for
-    a chat, a list of messages.
+    Raise InputError, which names `where`, for a list of several (or of none), which may be several references, samples
+    or sentences of one study, for a chat with several answers or none, and for an object.
     """
-    if not any(isinstance(cell, list | tuple) for cell in cells):
+    if not any(isinstance(cell, list | tuple | dict) for cell in cells):
         return cells
-    for row, cell in enumerate(cells):
-        if isinstance(cell, list | tuple) and any(isinstance(item, dict) and "content" in item for item in cell):
-            raise InputError(
-                f"{where} has a chat of {len(cell)} messages in row {row + 1}.",
-                "Write the content of the message that is the report, usually the last, into a column of texts.",
-            )
-        if isinstance(cell, list | tuple) and len(cell) != 1:
-            raise InputError(
-                f"{where} has a list of {len(cell)} texts in row {row + 1}: several references or samples.",
-                f"Keep one text for each id; {as_called('best-of')} and {as_called('consensus')} read samples.",
-            )
-    return [cell[0] if isinstance(cell, list | tuple) else cell for cell in cells]
+    texts = []
+    for row, cell in enumerate(map(without_chat, cells)):
+        text = cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 and not is_chat(cell) else cell
+        if isinstance(text, list | tuple | dict):
+            raise _no_single_text(cell, f"in row {row + 1}", where)
+        texts.append(text)
+    return texts
+
+
+def _no_single_text(cell: Any, place: str, where: str) -> InputError:
+    """Return the error for a cell with a list or an object that is not one text; `place` is its row."""
+    if isinstance(cell, dict):
+        names = ", ".join(shown(str(key)) if _CODE_OR_WORD.fullmatch(str(key)) else described(key) for key in cell)
+        return InputError(
+            f"{where} has an object in place of a text {place}, with {names or 'nothing in it'}.",
+            "Write the report, or its parts in their order as one text, into a column of texts.",
+        )
+    if is_chat(cell):
+        return InputError(
+            f"{where} has a chat of {len(cell)} messages {place}, of which {n_answers(cell)} are an assistant's text.",
+            "Write the content of the message that is the report, usually the last, into a column of texts.",
+        )
+    if not all(isinstance(item, str) or is_missing(item) for item in cell):
+        return InputError(
+            f"{where} has a list of {len(cell)} parts {place} that are no texts alone, such as sentences with boxes.",
+            "Join the sentences of each report with a blank, in their order, into a column of texts.",
+        )
+    return InputError(
+        f"{where} has a list of {len(cell)} texts {place}: several references or samples, or sentences of a report.",
+        f"Keep one text for each id: join sentences with a blank; {as_called('best-of')} and {as_called('consensus')} "
+        "read samples.",
+    )
 
 
 def numbers_of(cells: "pl.Series") -> "pl.Series":
@@ -864,7 +887,10 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
             return _from_records(path, kind, [*lists[0]], None, note)  # beside what is said of all of them
         if isinstance(items[0], list) and not any(items):
             return None
-        if all(isinstance(item, list) and all(isinstance(record, dict) for record in item) for item in items):
+        are_chats = all(map(is_chat, items))
+        if not are_chats and all(
+            isinstance(item, list) and all(isinstance(record, dict) for record in item) for item in items
+        ):
             # R2Gen's annotation.json: split -> reports.
             records = [{**record, "split": name} for name, item in zip(keys, items, strict=True) for record in item]
             return _from_records(path, kind, records, None, note)
@@ -923,13 +949,18 @@ def _are_rows(keys: list[Any], fields: list[Any]) -> bool:
 
 
 def _of_columns(
-    path: str | Path, kind: str, names: Sequence[Any], columns: Sequence[Any], index: Sequence[Any] | None, note: str
+    path: str | Path,
+    kind: str,
+    names: Sequence[Any],
+    columns: Sequence[Any],
+    index: Sequence[Any] | None,
+    note: str,
+    lines: list[int] | None = None,
 ) -> Table:
     """Return columns as a table; pandas' `index` becomes its keys, unless it is None or 0, 1, ..."""
     keys = None if index is None or are_places(index) else series_of("index", index)
-    return Table(
-        path, kind, list(map(str, names)), [series_of("", cells) for cells in columns or [[]] * len(names)], keys, note
-    )
+    cells = [series_of("", cells) for cells in columns or [[]] * len(names)]
+    return Table(path, kind, list(map(str, names)), cells, keys, note, lines)
 
 
 def read_json_lines(path: str | Path, text: str, note: str) -> Table:
@@ -984,6 +1015,11 @@ def _from_records(
     lines: list[int] | None = None,
 ) -> Table:
     """Return a list of dicts, one per row, as a table; `keys` and `lines` are those of the rows, None without."""
+    answers = answers_of_batch(records)
+    if answers is not None:
+        columns = [[record["custom_id"] for record in records], answers]
+        note = ", ".join(filter(None, [note, "answers of a batch"]))
+        return _of_columns(path, kind, ["custom_id", "completion"], columns, None, note, lines)
     names = list(dict.fromkeys(name for record in records for name in record))
     columns = [series_of(str(name), [record.get(name) for record in records]) for name in names]
     return Table(path, kind, names, columns, None if keys is None else series_of(_OBJECT_KEY, keys), note, lines)

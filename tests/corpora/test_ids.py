@@ -243,7 +243,7 @@ def test_a_list_of_one_text_is_that_text(tmp_path):
     assert samples.sizes == [1, 2, 1]
     for given in (lists, tmp_path / "b.json", list(lists.values())):
         with pytest.raises(
-            InputError, match=r"a list of 2 texts in row 2: several references or samples\. Keep one text"
+            InputError, match=r"a list of 2 texts in row 2: several references or samples, or sentences of a"
         ):
             as_reports(given)
 
