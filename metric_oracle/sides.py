@@ -197,11 +197,11 @@ class Sides:
     def tell_wordless(self, metrics: Iterable[Metric]) -> None:
         """Tell how many texts of each side have no word under the metrics; see `say_wordless`."""
         texts = {} if self.truth is None else {self.nouns.references: self.truth.texts}
+        is_plain = self.nouns.prediction == "{name}"
         for name, one in self.written.items():
+            noun = self.noun(name) if is_plain else f"reports of {self.noun(name)}"
             is_sampled = isinstance(one, Samples)
-            texts[f"distinct {self.noun(name)}" if is_sampled else self.noun(name)] = (
-                one.distinct().texts if is_sampled else one.texts
-            )
+            texts[f"distinct {noun}" if is_sampled else noun] = one.distinct().texts if is_sampled else one.texts
         say_wordless(metrics, texts, self.tell)
 
     def join(self, name: str, inner: bool = False) -> Joined:

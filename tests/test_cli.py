@@ -184,7 +184,7 @@ def test_dropped_queries_are_noted_on_stderr(oracle, index, tmp_path):
     code, out, err = oracle("retrieve", index, path)
     assert code == 0
     assert len(out.splitlines()) == 1
-    assert err.startswith("test reports: CXR-Report-Metric CSV, id study_id, column report, 1 of 4 rows; ")
+    assert err.startswith("test reports: CSV, id study_id, column report, 1 of 4 rows; ")
     assert err.endswith("; 1 missing, left out; 1 empty, left out; 1 tokenless, left out\n")
     assert err.count("\n") == 1
 

@@ -28,7 +28,7 @@ def test_commands_tell_it(oracle, files, tmp_path):
         (["baseline", "random", index, reports, "-m", "rouge-l"], {"test reports"}),
         (
             ["study", index, reports, "-m", "rouge-l,bleu", "--model", f"M={reports}"],
-            {"test reports", "reports of 'M'"},
+            {"test reports", "reports of model 'M'"},
         ),
     ):
         code, _, err = oracle(*words)

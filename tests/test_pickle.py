@@ -66,6 +66,7 @@ def sent(value, tool=pickle):
     return tool.loads(tool.dumps(value))
 
 
+@pytest.mark.filterwarnings("ignore:ids. study_id of the references is joined with id of the samples")
 def test_every_object_survives(made, monkeypatch):
     assert len(made) > 30
     for name, (value, folder) in made.items():

@@ -6,7 +6,7 @@ candidate and one column per reference; a *cell* is one entry of it.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -387,8 +387,8 @@ def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[R
 
 
 def _whole(reports: Reports) -> Reports:
-    """Return reports; raise InputError if one is missing."""
+    """Return reports as they are scored, whatever was left out before; raise InputError if one is missing."""
     n_missing = len(reports.states.get("missing", ()))
     if n_missing:
         raise InputError("reports", "must be texts", f"{n_missing} missing", "Leave them out.")
-    return reports
+    return replace(reports, states={})
