@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from metric_oracle.base.errors import InputError, if_taken, option, shown
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.tables import ids_hint
+from metric_oracle.corpora.tables import are_mimic_images, ids_hint
 
 # R2Gen's id of an IU X-ray study; the number is its uid in the Kaggle tables.
 _IU_XRAY = re.compile(r"CXR(\d+)(?:_IM-.*)?")
@@ -72,7 +72,8 @@ class JoinedIds:
             for ids, source in zip(keys, (reports.ids_from for reports in read), strict=True)
         )
         columns = f"{option('id_column', 'NAME')} and {option('predicted_id_column', 'NAME')}"
-        of_images = f", or {option('metadata')} where the predictions are of images"
+        is_taken = are_mimic_images(self.predictions) and not are_mimic_images(self.references)
+        of_images = f", or {option('metadata')}, which joins images to studies" if is_taken else ""
         raise InputError(
             both,
             "must share at least half of the ids of the side with fewer",

@@ -120,7 +120,8 @@ def check_joined(
         for source in (one, other)
     ]
     if None not in kinds and kinds[0] != kinds[1]:
-        of_images = f", or pass {option('metadata')}, which joins images to studies"
+        is_taken = "dicom_id" in (bare_name(one.name), bare_name(other.name))  # of MIMIC-CXR
+        of_images = f", or pass {option('metadata')}, which joins images to studies" if is_taken else ""
         raise InputError(
             f"{names[0]} and {names[1]}",
             "must have ids of one kind",

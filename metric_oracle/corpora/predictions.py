@@ -14,6 +14,7 @@ from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.reports import Reports, one_text_each, sort_out
 from metric_oracle.corpora.sections import JOINED, NO_HEADINGS, by_headings, under_heading, under_note, without_headings
 from metric_oracle.corpora.tables import (
+    are_mimic_images,
     canonical_ids,
     check_unique,
     chexpert_studies,
@@ -170,7 +171,9 @@ def _one_each(keys: Keys, texts: Sequence[str | None], path: str | Path) -> dict
         return {studies[row]: texts[row] for row in rows}
     if not keys.images:
         return one_text_each(keys.studies or [], texts, path)
-    step = f"Pass {option('metadata', 'mimic-cxr-2.0.0-metadata.csv.gz')}, which chooses images by view."
+    step = "Keep one image for each study."
+    if are_mimic_images(keys.images):
+        step = f"Pass {option('metadata', 'mimic-cxr-2.0.0-metadata.csv.gz')}, which chooses images by view."
     return one_text_each(keys.studies or keys.images, texts, path, step)
 
 

@@ -39,6 +39,7 @@ from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, 
 from metric_oracle.corpora.texts import checked_texts, count_marks, is_missing, remarks, state_of
 from metric_oracle.corpora.usual_names import (
     IDS,
+    REFERENCE,
     SECTIONS,
     TEXTS,
     has_other,
@@ -606,6 +607,9 @@ def _text_names(
     names, is_clear = of_section, len(of_section) == 1
     if not names:
         names, is_clear = written_names(table.names, lambda: table.others_of_words(id_name))
+        if len(matching(names, REFERENCE)) == len(names) > 1:  # of several, those without a text cannot be meant
+            filled = [name for name in names if written(table.column(table.names.index(name))).count()]
+            names, is_clear = filled or names, len(filled) == 1
     if not id_name and not matching(names, TEXTS):  # one of them may hold the ids
         names, is_clear = [], False
     of_column = section_of_column(names[0]) if len(names) == 1 else None

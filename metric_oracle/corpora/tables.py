@@ -63,6 +63,8 @@ def text_options(path: Path) -> list[str]:
 
 _MIMIC_ID = r"^(?:(?:.*/)?s)?(5\d{7})(?:\.0|\.txt)?$"
 _NUMBER = r"^\d+(?:\.0)?$"
+_FLOAT = r"^\d+\.0$|^\d(?:\.\d+)?[eE]\+?\d+$"  # a whole number as a float is written
+_MOST_WHOLE = 2.0**53
 _WORDS = r"[^\W\d_]\S*\s+\S*[^\W\d_]"
 # What Python's `strip` removes; Polars' own leaves the separators of ASCII.
 _BLANKS = "".join(character for character in map(chr, range(0x3001)) if character.isspace())
@@ -73,6 +75,7 @@ _NEARLY_NUMBERS = (
     ("a number with more behind it", r"^[+-]?\d*\.?\d+\s*[/(±]"),
 )
 _NUMBER_STEP = "Write 0.25 for 0,25 or 25%, and empty the cells without a number."
+_DICOM_ID = re.compile(r"(?:.*/)?[0-9a-f]{8}(?:-[0-9a-f]{8}){4}(?:\.\w+)*")
 _CHEXPERT_PATH = re.compile(r"[^/]+/(patient\d+)/(study\d+)/.+")
 _CODE_OR_WORD = re.compile(r"[\w./:+-]{0,119}\w|Unnamed: \d+")
 _CODE = r"^[\w./:+-]{3,120}$"  # with a digit: an id of any form; "1", "-1" and "12" may as well be labels or counts
@@ -590,12 +593,14 @@ def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: b
 
     With `mimic`, for ids of studies, InputError is raised for sentences, which are reports, and MIMIC study ids lose
     prefix, path, `.txt` and `.0` (`p10/p10000032/s50414267.txt` is `50414267`). In a column of numbers only, a trailing
-    `.0` goes too.
+    `.0` goes too. InputError is raised for numbers that became floats and have more digits than these hold. Letters and
+    accents that stand apart are put together (NFC).
     """
     import polars as pl
 
     cells = cells if isinstance(cells, pl.Series) else series_of("ids", cells)
-    ids = written(cells)
+    ids = written(cells).str.normalize("NFC")
+    _check_digits(cells, ids, where)
     is_id = ids.is_not_null() & (ids != "")
     if not (cells.dtype == pl.String or cells.dtype.is_numeric()):
         is_id &= pl.Series([not isinstance(cell, (bool, list, dict, tuple)) for cell in cells], dtype=pl.Boolean)
@@ -615,6 +620,25 @@ def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: b
     if ids.str.contains(_NUMBER).all():
         ids = ids.str.strip_suffix(".0")
     return ids.to_list()
+
+
+def _check_digits(cells: "pl.Series", ids: "pl.Series", where: str) -> None:
+    """Raise InputError if ids are floats, or what was written of them, beyond the whole numbers that floats hold.
+
+    Study instance numbers of 17 to 20 digits lose their last ones so, and several may become one.
+    """
+    import polars as pl
+
+    is_float = ids.str.contains(_FLOAT).fill_null(False)
+    if cells.dtype == pl.String and is_float.sum() != (ids.is_not_null() & (ids != "")).sum():
+        return  # codes of letters and digits, such as 12e34
+    is_lost = is_float & (ids.cast(pl.Float64, strict=False) >= _MOST_WHOLE).fill_null(False)
+    if is_lost.any():
+        raise InputError(
+            f"there is an id in row {(is_lost.arg_max() or 0) + 1} of {where} that became a float, which holds 15 "
+            "digits for certain.",
+            "Read the column as text where the ids come from; in pandas: dtype=str, for columns with gaps, too.",
+        )
 
 
 def changed_as_ids(names: Iterable[str]) -> list[str]:
@@ -641,6 +665,11 @@ def chexpert_studies(images: Sequence[str], where: str) -> tuple[list[str], list
         if image < images[first.setdefault(study, row)]:
             first[study] = row
     return studies, list(first.values())
+
+
+def are_mimic_images(ids: Sequence[str]) -> bool:
+    """Return whether ids are those of images of MIMIC-CXR, whose studies and views its metadata have."""
+    return bool(ids) and all(map(_DICOM_ID.fullmatch, ids))
 
 
 def check_unique(ids: Sequence[str], where: str) -> None:
@@ -959,8 +988,8 @@ def _of_columns(
 ) -> Table:
     """Return columns as a table; pandas' `index` becomes its keys, unless it is None or 0, 1, ..."""
     keys = None if index is None or are_places(index) else series_of("index", index)
-    cells = [series_of("", cells) for cells in columns or [[]] * len(names)]
-    return Table(path, kind, list(map(str, names)), cells, keys, note, lines)
+    series = [series_of("", cells) for cells in columns or [[]] * len(names)]
+    return Table(path, kind, list(map(str, names)), series, keys, note, lines)
 
 
 def read_json_lines(path: str | Path, text: str, note: str) -> Table:

@@ -449,7 +449,7 @@ def test_no_id_in_common():
     match = (
         r"^score: references and predictions must share at least half of the ids of the side with fewer; "
         r"got none in common, such as '1' and 'x'\. "
-        r"Pass --id-column NAME and --predicted-id-column NAME, or --metadata where the predictions are of images\.$"
+        r"Pass --id-column NAME and --predicted-id-column NAME\.$"
     )
     for inner in (False, True):
         with pytest.raises(InputError, match=match):
