@@ -34,6 +34,7 @@ from metric_oracle.corpora.texts import count_marks, is_missing, remarks
 from metric_oracle.corpora.usual_names import section_of_column
 
 LISTS, LOGPROBS = "candidates", "logprobs"  # one row for each study
+_WRITTEN_LIST = re.compile(r"\[\s*(?:['\"].*['\"])?[\s,]*\]", re.DOTALL)
 SAMPLE, LOGPROB = "sample", "logprob"  # one row for each sample
 
 
@@ -249,6 +250,7 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
     ids = canonical_ids(id_cells, f"{shown(id_cells.name)} in {table.path}")
     cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
     cells = [_without_chats(cell) for cell in cells]
+    _check_not_written(table, cells, name)
     of_column = section_of_column(name)
     by_column = of_column, "column" if of_column else ""
     known_section = (read.section, "caller") if read.section else by_column
@@ -261,6 +263,32 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
 def _has_lists(cells: Iterable[Any]) -> bool:
     """Return whether one of the cells is a list, other than of the messages of a chat."""
     return any(isinstance(cell, list | tuple) and not is_chat(cell) for cell in cells)
+
+
+def _check_not_written(table: Table, cells: Sequence[Any], name: str) -> None:
+    """Raise InputError where lists became texts, as in a frame that was written as CSV: each would be one sample."""
+    texts = [cell.strip() for cell in cells if isinstance(cell, str) and not is_missing(cell)]
+    if texts and all(_WRITTEN_LIST.fullmatch(text) for text in texts):
+        raise InputError(
+            f"column {shown(name)} of {table.path} has lists that were written as text.",
+            'Write the file as JSON Lines; in pandas: frame.to_json(FILE, orient="records", lines=True).',
+        )
+
+
+def _check_no_repeats(table: Table, rows_of: Mapping[str, list[int]], reports: Sequence[str]) -> None:
+    """Raise InputError if the last rows may repeat studies to fill a batch: some studies then have more samples."""
+    sizes = Counter(map(len, rows_of.values()))
+    usual = sizes.most_common(1)[0][0]
+    added = sorted(row for rows in rows_of.values() for row in rows[usual:])
+    if not added or min(sizes) < usual or added[0] != table.n_rows - len(added):
+        return
+    study_of = {row: rows for rows in rows_of.values() for row in rows}
+    if all(any(reports[row] == reports[other] for other in study_of[row][:usual]) for row in added):
+        raise InputError(
+            f"the last {len(added):,} rows of {table.path} repeat samples of studies above, as a last batch that was "
+            "filled up.",
+            f"Delete them, or write a column {SAMPLE} with the number of each sample.",
+        )
 
 
 def _without_chats(cell: Any) -> Any:
@@ -356,6 +384,8 @@ def _of_rows(
                 )
         for rows in rows_of.values():
             rows.sort(key=lambda row: _in_order(labels[row]))
+    else:
+        _check_no_repeats(table, rows_of, reports)
     groups = list(rows_of.values())
     texts = [[reports[row] for row in rows] for rows in groups]
     names = [
