@@ -1,6 +1,6 @@
 """Reports on the command line: the options that a command has for them, and how they are read."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -159,17 +159,13 @@ def check_web() -> None:
         raise not_installed("a page", missing[0], "web")
 
 
-def load_tests(tests: Any, *results: Any, keep: Sequence[str] = (), metrics: Sequence[Any] = ()) -> Any:
+def load_tests(tests: Any, *results: Any) -> Any:
     """Return test reports with their sources; print what was recognised.
 
-    By default their section is that of `results`, which are indexes or results. `keep` names columns to read; a note
-    says which reports have no word for one of `metrics`.
+    By default their section is that of `results`, which are indexes or results.
     """
     from metric_oracle.indexes.shards import section_of
-    from metric_oracle.reading import say_wordless
 
     known = next((result for result in results if section_of(result) is not None), None)
     with progress("test reports") as step:
-        loaded = tests.load(known, step, keep)
-    say_wordless(metrics, {"test reports": loaded.texts}, note)
-    return loaded
+        return tests.load(known, step)
