@@ -27,6 +27,7 @@ from metric_oracle.corpora.tables import (
 from metric_oracle.corpora.text_files import checked_separator, csv_body, read_text, usual_quotes
 from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, read_text_files
 from metric_oracle.corpora.usual_names import (
+    REFERENCE,
     TEXTS,
     bare_name,
     generated_names,
@@ -131,7 +132,7 @@ def rows_of_table(table: Table, id_column: str | None, text_column: str | None, 
     ids_from = UNKNOWN if keys is None else source_of_ids(table, keys.name, id_column)
     if text_column is None:
         ids_from = ids_from._replace(texts=name)
-    is_chosen = text_column is None and has_other(table.names, TEXTS, [name])
+    is_chosen = text_column is None and has_other(table.names, TEXTS - REFERENCE, [name])
     chosen = tuple(filter(None, [f"column {name}" if is_chosen else "", table.note]))
     return Rows(what, cells, keys, section_of_column(name), table, ids_from, chosen)
 

@@ -38,6 +38,7 @@ from metric_oracle.corpora.text_files import file_ending
 from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, read_text_files
 from metric_oracle.corpora.texts import checked_texts, count_marks, is_missing, remarks, state_of
 from metric_oracle.corpora.usual_names import (
+    GENERATED,
     IDS,
     REFERENCE,
     SECTIONS,
@@ -574,7 +575,7 @@ def table_source(
         ids_from = ids_from._replace(texts=names[0])
     is_chosen = {
         by_id: id_column is None and has_other(table.names, IDS, [id_name]),
-        by_text: text_column is None and has_other(table.names, TEXTS, [*names, *others]),
+        by_text: text_column is None and has_other(table.names, TEXTS - GENERATED, [*names, *others]),
         left: bool(left),
         table.note: bool(table.note),
     }

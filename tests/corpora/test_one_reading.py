@@ -32,6 +32,7 @@ def human_mean():
     return mean(dict(zip(IDS, HUMAN, strict=True)), dict(zip(IDS, MODEL, strict=True)))
 
 
+@pytest.mark.filterwarnings("ignore:(references|predictions):UserWarning")  # that a column was chosen
 @pytest.mark.parametrize("reference", REFERENCES)
 @pytest.mark.parametrize("generated", KNOWN + UNKNOWN)
 def test_a_reference_is_never_taken_for_the_prediction(tmp_path, reference, generated):
@@ -85,6 +86,7 @@ def test_samples_are_never_the_reference(tmp_path, oracle):
     assert [*mo.read_samples(path, mo.Read(text_column="tries")).texts[0]] == [HUMAN[0], MODEL[0]]
 
 
+@pytest.mark.filterwarnings("ignore:(references|predictions):UserWarning")  # that a column was chosen
 def test_both_sides_are_not_one_column(tmp_path):
     """A table with one column of reports can only be meant for itself; so can a column that is named."""
     alone = table(tmp_path, ("study_id", "report"), IDS, HUMAN)
@@ -103,6 +105,7 @@ def test_both_sides_are_not_one_column(tmp_path):
         assert mean(frame, frame) == 1
 
 
+@pytest.mark.filterwarnings("ignore:(references|predictions):UserWarning")  # that a column was chosen
 def test_of_both_sections_the_wanted_one_is_read(tmp_path):
     """Predictions in columns of both sections follow the references; names with a prefix mean a section, too."""
     refs = pl.DataFrame({"study_id": IDS, "findings": HUMAN, "impression": MODEL})
