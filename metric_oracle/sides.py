@@ -20,8 +20,8 @@ from metric_oracle.corpora.joining import PLACE, check_joined, check_two_columns
 from metric_oracle.corpora.reports import ALL_SPLITS, Reports, table_of
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import ids_hint, series_of, together
-from metric_oracle.corpora.usual_names import GENERATED, matching
+from metric_oracle.corpora.tables import Table, ids_hint, series_of, together
+from metric_oracle.corpora.usual_names import GENERATED, generated_names, matching, written_names
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet, is_prepared
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
@@ -403,6 +403,17 @@ def _beside(predictions: AttachedReports, references: AttachedReports) -> Attach
     return predictions.read_as(**{name: column for name, column in named.items() if column in columns})
 
 
+def _clear_names(table: Table) -> list[str | None]:
+    """Return the columns of references and predictions of a table that has both, each None if that is not clear."""
+
+    def unknown() -> list[str]:
+        """Return the columns of words without a usual name."""
+        return table.others_of_words("")
+
+    found = written_names(table.names, unknown), generated_names(table.names, None, unknown)
+    return [names[0] if is_clear else None for names, is_clear in found]
+
+
 def _numbered(
     references: AttachedReports, predictions: Mapping[str, AttachedReports]
 ) -> tuple[AttachedReports, Mapping[str, AttachedReports]]:
@@ -418,17 +429,23 @@ def _numbered(
     if table is None or table.has_ids:
         return references, predictions
     columns = [side.options.text_column for side in both]
+    if len(both) == 2:
+        columns = [given or name for given, name in zip(columns, _clear_names(table), strict=True)]
     if None in columns or len({*columns}) < len(columns):
         named = "read=mo.Read(text_column=NAME)"
         raise InputError(
             "references and predictions",
             "must be two columns of a table without ids that is given for both",
-            f"{shown(*[name or 'no name' for name in columns])} of the columns {table.header}",
+            f"{shown(*[name or 'no column' for name in columns])} of the columns {table.header}",
             f"Pass {option('text_column', 'NAME', python=f'mo.reports(references, {named})')} and "
             f"{option('predicted_text_column', 'NAME', python=f'mo.reports(predictions, {named})')}.",
         )
     numbered = replace(table, keys=series_of(_ROW, range(table.n_rows)))
     first, *others = (
-        replace(side.read_as(encoding=None, separator=None, id_column=_ROW), data=numbered) for side in both
+        replace(
+            side.read_as(encoding=None, separator=None, id_column=_ROW, text_column=column),
+            data=numbered,
+        )
+        for side, column in zip(both, columns, strict=True)
     )
     return first, dict(zip(predictions, others, strict=True))

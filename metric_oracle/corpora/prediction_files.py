@@ -24,7 +24,7 @@ from metric_oracle.corpora.tables import (
     read_table,
     table_kind,
 )
-from metric_oracle.corpora.text_files import checked_separator, csv_body, read_text, usual_quotes
+from metric_oracle.corpora.text_files import LINES, checked_separator, csv_body, read_text, usual_quotes
 from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, read_text_files
 from metric_oracle.corpora.usual_names import (
     REFERENCE,
@@ -43,7 +43,6 @@ _KNOWN = (
 )
 # R2Gen and WCL write one column without header.
 NO_HEADER = "CSV of one column without header"
-_LINES = (".txt", ".tok")
 # A line of M2 Trans: id, score, and the text, which may be empty.
 _SAMPLE = re.compile(r"(\S+)[ \t]+(?:[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|[-+]?inf)(?:[ \t]+(.*?))?[ \t]*")
 
@@ -93,7 +92,7 @@ def read_rows(
             )
         return Rows(WHAT, read_text_files([*files.values()]), Keys([*files], None, "file name"), ids_from=IDS_FROM)
     ending = file_ending(path)
-    if ending in _LINES:
+    if ending in LINES:
         _check_no_columns(path, id_column, text_column)
         check_left_out(
             {"separator": separator}, "for text with one report per line", got=f"{shown(separator)} for {path}"
@@ -247,7 +246,7 @@ def read_keys(path: Path, split: str) -> Keys:
 
     If the file has a column of splits, only the rows of `split` are used: one name, or several joined with "+".
     """
-    if file_ending(path) in _LINES:
+    if file_ending(path) in LINES:
         text, _ = read_text(path)
         return Keys(canonical_ids(text.rstrip("\r\n").split("\n"), str(path)), None, "line")
     table = read_table(path)

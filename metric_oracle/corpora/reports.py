@@ -34,7 +34,7 @@ from metric_oracle.corpora.tables import (
     single_texts,
     written,
 )
-from metric_oracle.corpora.text_files import file_ending
+from metric_oracle.corpora.text_files import LINES, file_ending
 from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, read_text_files
 from metric_oracle.corpora.texts import checked_texts, count_marks, is_missing, remarks, state_of
 from metric_oracle.corpora.usual_names import (
@@ -337,6 +337,12 @@ def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequ
             _folder_source(files, read.section) if files else _mimic_source(path, read.profile, read.section or USUAL)
         )
     else:
+        if file_ending(path) in LINES and path.is_file():
+            raise InputError(
+                f"{path} has a report a line, and reports of radiologists need ids.",
+                "Make a table with a column of ids and one of texts. Two such files are compared line by line as the "
+                "columns reference and prediction of one CSV file, given for both sides; in Python, as two lists.",
+            )
         table = read_table(path, encoding=read.encoding, separator=read.separator)
         source = table_source(table, read.section, read.id_column, read.text_column, keep)
     return _chosen(source, path, read.split, read.split_file, keep_empty=read.keep_empty)

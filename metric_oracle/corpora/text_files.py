@@ -19,6 +19,7 @@ from metric_oracle.base.sealed import check_unaltered
 
 PIECE = 1 << 24  # bytes read at once from a large file
 HEAD = 1 << 16  # characters that contain the header
+LINES = (".txt", ".tok")  # endings of text with one report per line
 SEPARATORS = (",", ";", "\t", "|")
 _SEPARATOR_LINE = re.compile(r'"?sep=([\t,;|:])"?[,;\t|"]*', re.IGNORECASE)  # Excel's; see `above_header`
 _MARKS = (

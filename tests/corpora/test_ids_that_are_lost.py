@@ -71,3 +71,22 @@ def test_a_reference_without_a_text_is_not_meant(nothing):
     assert as_reports(records).texts == TEXTS
     with pytest.raises(InputError, match="candidates are 'reference', 'ground_truth'"):
         as_reports([{**record, "reference": "c d"} for record in records])
+
+
+def test_texts_line_by_line_get_the_way_that_exists(tmp_path, oracle):
+    for name in ("refs.txt", "hyps.txt"):
+        (tmp_path / name).write_text("\n".join(TEXTS) + "\n")
+    code, _, err = oracle("score", tmp_path / "refs.txt", tmp_path / "hyps.txt", "-m", "rouge-l")
+    assert code == 2
+    assert "columns reference and prediction of one CSV file, given for both sides; in Python, as two lists" in err
+    rows = zip(TEXTS, reversed(TEXTS), strict=True)
+    both = write(tmp_path / "both.csv", rows, ("reference", "prediction"))
+    assert oracle("score", both, both, "-m", "rouge-l")[0] == 0
+    assert mo.score(both, both, "rouge-l").mean()["rouge-l"] == 0
+    write(both, [("a b", "a c")], ("ours", "prediction"))
+    code, _, err = oracle("score", both, both, "-m", "rouge-l")
+    assert (code, "no column" in err) == (2, True)
+    write(both, [("a b", "a c")], ("reference", "ours"))
+    code, _, err = oracle("score", both, both, "-m", "rouge-l")
+    assert code == 2
+    assert "got 'reference', 'no column' of the columns 'reference', 'ours'" in err
