@@ -360,11 +360,13 @@ def test_two_columns_of_one_table_without_ids_are_paired_by_row(tmp_path, oracle
         code, out, err = oracle("score", file, file, "-m", "rouge-l", *named, "--format", "csv")
         assert code == 0, err
         assert pl.read_csv(out.encode())["rouge-l"].to_list() == [1, 0.5]
-        code, _, err = oracle("score", file, file, "-m", "rouge-l")
-        assert (code, "--predicted-text-column" in err) == (2, True)
+        assert oracle("score", file, file, "-m", "rouge-l", "--format", "csv")[:2] == (0, out)
+        code, _, err = oracle("score", file, file, "-m", "rouge-l", *named[:2], "--predicted-text-column", "reference")
+        assert (code, "got 'reference', 'reference' of the columns" in err) == (2, True)
     frame = pl.DataFrame(pairs_)
     sides = mo.reports(frame, mo.Read(text_column="reference")), mo.reports(frame, mo.Read(text_column="prediction"))
-    assert mean(*sides) == 0.75
+    assert mean(*sides) == mean(frame, frame) == 0.75
+    frame = frame.rename({"prediction": "ours"})
     with pytest.raises(InputError, match=r"must be two columns of a table without ids that is given for both"):
         mean(frame, frame)
     (tmp_path / "b.csv").write_bytes((tmp_path / "a.csv").read_bytes())
