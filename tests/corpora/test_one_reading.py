@@ -9,6 +9,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
+from metric_oracle.corpora.reports import as_reports
 from support import write
 
 IDS = ["50000401", "50000402", "50000403"]
@@ -191,3 +192,12 @@ def test_places_in_two_lists_are_no_ids_in_common(tmp_path):
     same = [mo.overlap(index, {"m": given}, resamples=1000).cells for given in (MODEL, {"0": MODEL[0], "9": MODEL[1]})]
     shares = [[cell.value for (_, name), cell in cells.items() if name == "same id"] for cells in same]
     assert shares == [[0], [0.5]]
+
+
+@pytest.mark.parametrize("name", ["report", "findings", "reference"])
+def test_beside_kept_words_a_usual_name_is_of_the_references_and_not_of_a_model(tmp_path, name):
+    path = table(tmp_path, ("study_id", "comments", name), IDS, MODEL, HUMAN)
+    reports = as_reports(path, mo.Read(section="findings") if name == "findings" else mo.Read(), keep="comments")
+    assert (reports.texts, [*reports.columns["comments"]]) == (HUMAN, MODEL)
+    with pytest.raises(InputError, match="candidates are 'comments'"):
+        mean(dict(zip(IDS, HUMAN, strict=True)), path)
