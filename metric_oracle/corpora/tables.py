@@ -630,7 +630,7 @@ def _check_digits(cells: "pl.Series", ids: "pl.Series", where: str) -> None:
     import polars as pl
 
     is_float = ids.str.contains(_FLOAT).fill_null(False)
-    if cells.dtype == pl.String and is_float.sum() != (ids.is_not_null() & (ids != "")).sum():
+    if cells.dtype == pl.String and not (is_float | ids.str.contains(r"^\d*$")).all():
         return  # codes of letters and digits, such as 12e34
     is_lost = is_float & (ids.cast(pl.Float64, strict=False) >= _MOST_WHOLE).fill_null(False)
     if is_lost.any():
@@ -1046,9 +1046,9 @@ def _from_records(
     """Return a list of dicts, one per row, as a table; `keys` and `lines` are those of the rows, None without."""
     answers = answers_of_batch(records)
     if answers is not None:
-        columns = [[record["custom_id"] for record in records], answers]
+        cells = [[record["custom_id"] for record in records], answers]
         note = ", ".join(filter(None, [note, "answers of a batch"]))
-        return _of_columns(path, kind, ["custom_id", "completion"], columns, None, note, lines)
+        return _of_columns(path, kind, ["custom_id", "completion"], cells, None, note, lines)
     names = list(dict.fromkeys(name for record in records for name in record))
     columns = [series_of(str(name), [record.get(name) for record in records]) for name in names]
     return Table(path, kind, names, columns, None if keys is None else series_of(_OBJECT_KEY, keys), note, lines)

@@ -42,7 +42,9 @@ def read_sheet(path: Path) -> tuple[list[str], list["pl.Series"], str]:
     if sheet is None or cells is None or not cells.height:
         raise InputError(f"{path} has no table in its first visible sheet.", "Put the table there, or show its sheet.")
     number = workbook.sheet_names.index(sheet.name)
-    _check_formulas(path, number)
+    content = _content(path, number)
+    _check_formulas(path, content)
+    cells = cells.with_columns(pl.all().replace(_long_numbers(content)))
     n_above = _n_above_header(cells)
     filled = cells[n_above + 1 :].filter(~pl.all_horizontal(pl.all().is_null()))
     # The note says which of several sheets was read, by number: its name may be that of a patient.
@@ -60,11 +62,8 @@ def _n_above_header(cells: "pl.DataFrame") -> int:
     return 0
 
 
-def _check_formulas(path: Path, number: int) -> None:
-    """Raise InputError if the sheet of a number has a formula whose result the file lacks: it would be an empty cell.
-
-    Programs that write formulas without computing them leave such files.
-    """
+def _content(path: Path, number: int) -> str:
+    """Return the XML of the sheet of a number, "" if it is not found."""
     with zipfile.ZipFile(path) as archive:
         members = {PurePosixPath(name).as_posix(): name for name in archive.namelist()}
         listed = re.findall(r"<(?:\w+:)?sheet\s[^>]*?\w+:id=[\"']([^\"']+)", archive.read("xl/workbook.xml").decode())
@@ -75,7 +74,24 @@ def _check_formulas(path: Path, number: int) -> None:
             targets[attributes.get("Id", "")] = attributes.get("Target", "")
         target = targets.get(listed[number], "") if number < len(listed) else ""
         member = members.get(target.lstrip("/") if target.startswith("/") else f"xl/{target}")
-        sheet = "" if member is None else archive.read(member).decode("utf-8", "replace")
+        return "" if member is None else archive.read(member).decode("utf-8", "replace")
+
+
+def _long_numbers(sheet: str) -> dict[str, str]:
+    """Return the whole numbers beyond those that floats hold, as they are read: as they are, and as floats.
+
+    Excel keeps 15 digits. Ids of more, which were no text, have lost the others.
+    """
+    cells = re.findall(r"<(?:\w+:)?c(\s[^>]*)?>\s*<(?:\w+:)?v>([\d.]+(?:[eE]\+?\d+)?)<", sheet)
+    numbers = [float(number) for kind, number in cells if not re.search(r"\bt=[\"'](?!n)", kind)]
+    return {str(int(number)): repr(number) for number in numbers if 2.0**53 <= number < float("inf")}
+
+
+def _check_formulas(path: Path, sheet: str) -> None:
+    """Raise InputError if the XML of a sheet has a formula whose result it lacks: it would be an empty cell.
+
+    Programs that write formulas without computing them leave such files.
+    """
     cells = re.findall(r"<(?:\w+:)?c\s([^>]*)>\s*(<(?:\w+:)?f\b.*?)</(?:\w+:)?c>", sheet, re.DOTALL)
     without = [
         re.sub(r".*\br=[\"'](\w+).*", r"\1", attributes, flags=re.DOTALL)

@@ -10,6 +10,7 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.reports import as_reports
 from support import write
+from support.workbooks import write_workbook
 
 TEXTS = ["No edema is seen.", "Small left effusion."]
 
@@ -90,3 +91,14 @@ def test_texts_line_by_line_get_the_way_that_exists(tmp_path, oracle):
     code, _, err = oracle("score", both, both, "-m", "rouge-l")
     assert code == 2
     assert "got 'reference', 'no column' of the columns 'reference', 'ours'" in err
+
+
+def test_long_numbers_of_a_workbook_are_refused_and_texts_stay(tmp_path):
+    pytest.importorskip("fastexcel", reason="the extra excel is not installed")
+    for ids in ([12345678901234567890, 5], [12345678901234568, 12345678901234600]):
+        rows = [["study_id", "report"], *map(list, zip(ids, TEXTS, strict=True))]
+        with pytest.raises(InputError, match=r"an id in row 1 of .* that became a float"):
+            as_reports(write_workbook(tmp_path / "a.xlsx", {"A": rows}))
+    for ids in (["12345678901234567890", "12345678901234567891"], [50000401, 50000402]):
+        rows = [["study_id", "report"], *map(list, zip(ids, TEXTS, strict=True))]
+        assert as_reports(write_workbook(tmp_path / "a.xlsx", {"A": rows})).ids == [*map(str, ids)]
