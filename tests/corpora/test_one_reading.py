@@ -168,7 +168,7 @@ def test_records_beside_what_is_said_of_all_of_them(tmp_path):
         path.write_text(json.dumps({**more, "results": records}))
         assert mo.read_reports(path).texts == HUMAN
     path.write_text(json.dumps({"model": "m", "results": records, "others": [1, 2]}))
-    with pytest.raises(InputError, match="has a list of 3 texts in row 2"):
+    with pytest.raises(InputError, match="has a list of 3 parts in row 2"):
         mo.read_reports(path)
 
 
