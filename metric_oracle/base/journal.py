@@ -30,7 +30,7 @@ class End(NamedTuple):
     check: str = ""  # that of the last line
 
 
-class Line(NamedTuple):
+class JournalLine(NamedTuple):
     """A line of a journal."""
 
     number: int  # from 1
@@ -49,7 +49,7 @@ class Journal:
         self.end = End()
         self.is_former = True  # whether none of these lines is of this version
 
-    def take(self, raw: bytes) -> Iterator[Line]:
+    def take(self, raw: bytes) -> Iterator[JournalLine]:
         """Yield the lines of the bytes that follow; those after the last line feed are left, see `size`."""
         for line in _split(raw):
             parts = [line] if self._is_whole(line) else _glued(line)
@@ -86,23 +86,23 @@ class Journal:
             os.ftruncate(file, self.size)
             os.fsync(file)
 
-    def _advance(self, part: bytes, whole: bytes, is_exact: bool) -> Line:
+    def _advance(self, part: bytes, whole: bytes, is_exact: bool) -> JournalLine:
         """Return the next line, of the bytes `part`; `whole` is the line if it is not damaged, otherwise empty."""
         number, before = self.end.lines + 1, self.end.check
         self.size += len(part)
         if not whole and self.is_former and (record := self._former(part)) is not None:
             self.end = End(number, sha256(part).hexdigest()[:_DIGITS])
-            return Line(number, record, "", len(part))
+            return JournalLine(number, record, "", len(part))
         if not whole:
             self.end = End(number, "")
-            return Line(number, None, "is damaged", len(part))
+            return JournalLine(number, None, "is damaged", len(part))
         self.is_former = False
         record = json.loads(whole)
         after, check = record.pop("after"), record.pop("check")
         is_next = after == before or (number > 1 and not before)  # after a damaged line nothing is known
         self.end = End(number, check)
         flaw = "" if is_exact else "has no end of its own"
-        return Line(number, record, flaw if is_next else "does not follow the line before it", len(part))
+        return JournalLine(number, record, flaw if is_next else "does not follow the line before it", len(part))
 
     def _is_whole(self, line: bytes) -> bool:
         """Return whether a line is of this owner and as it was written."""

@@ -27,7 +27,7 @@ from typing import Any
 
 from metric_oracle.base.errors import InputError, MetricOracleError, option
 from metric_oracle.base.files import let_interrupts_end_waits
-from metric_oracle.base.journal import End, Journal, Line
+from metric_oracle.base.journal import End, Journal, JournalLine
 from metric_oracle.base.sealed import read_json, write_json
 
 MAX_ERRORS = 99  # largest number of errors in one cell
@@ -260,7 +260,7 @@ class Log:
         self._history.latest[event.study, event.candidate] = self._history.by_id[event.id] = event
         self._checks.append(self._journal.end.check)
 
-    def _event(self, line: Line) -> Event | None:
+    def _event(self, line: JournalLine) -> Event | None:
         """Return the event of a line of the log; None if it is no valid one, or not the next."""
         record = line.record or {}
         try:

@@ -576,7 +576,7 @@ def test_what_every_search_refuses(world):
     calls = [lambda q, m, kind=kind, **o: mo.baseline(index, q, kind, m, **o) for kind in ("random", "identity")]
     calls.append(lambda q, m, **o: mo.expectation(index, q, m, **o))
     for call in calls:
-        check_refused(r"^(baseline|expectation): there is no usable report in the", call, [], "bleu")
+        check_refused(r"^(baseline|expectation): there is no row in the", call, [], "bleu")
         check_refused(r"^(baseline|expectation): metric must be one of .*; got 'bluu'\. Did you", call, queries, "bluu")
         check_refused(
             r"^(baseline|expectation): queries must have a graph each for metric 'radgraph'", call, ["a"], "radgraph"
