@@ -10,7 +10,17 @@ import metric_oracle as mo
 from metric_oracle import statistics
 from metric_oracle.base.choices import INTERVALS
 from metric_oracle.base.errors import InputError
-from metric_oracle.statistics import Interval, adjusted, difference, interval, intervals, overlap, paired_test
+from metric_oracle.statistics import (
+    Interval,
+    acceptance_interval,
+    adjusted,
+    bootstrap_p,
+    difference,
+    interval,
+    intervals,
+    overlap,
+    paired_test,
+)
 from metric_oracle.synthetic.example import write_example
 
 SCORES = np.round(np.random.default_rng(5).beta(0.4, 1.2, 57), 2)  # skewed, with ties and exact zeros
@@ -354,3 +364,10 @@ def test_resamples_have_a_maximum(resamples, example, fails):
 def example(tmp_path, monkeypatch):
     write_example(tmp_path / "example")
     monkeypatch.chdir(tmp_path / "example")
+
+
+def test_the_fewest_resamples_that_can_reject_a_value():
+    """Twice 1 of 40 is 0.05, which is rejected; with 38 resamples the least p-value is above it."""
+    assert acceptance_interval(np.arange(39.0)) == (0.0, 38.0, False)
+    assert acceptance_interval(np.arange(38.0)).degenerate
+    assert bootstrap_p(np.arange(39.0) + 1) == 0.05

@@ -146,3 +146,10 @@ def test_patients_without_a_value_in_common_are_told(tmp_path, oracle, ours, the
     with pytest.warns(UserWarning, match="column 'subject_id': no value") if told else nullcontext():
         best = mo.retrieve(index, sides["test"], "rouge-l", options=options).table["score"].to_pylist()
     assert (max(best) == 1) == bool(told)
+
+
+def test_numbers_lose_their_point_only_where_all_values_are_numbers():
+    texts = ["No edema.", "Edema.", "Clear."]
+    for values, kept in ((["1.0", "2", ""], ["1", "2", ""]), (["1.0", "B.0", "2"], ["1.0", "B.0", "2"])):
+        table = pl.DataFrame({"study_id": ["x", "y", "z"], "report": texts, "ward": values})
+        assert mo.reports(table).load(keep=["ward"]).columns["ward"] == kept

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import metric_oracle as mo
 from metric_oracle.base.errors import InputError
 from metric_oracle.judges.judgements import pair_ids
 from metric_oracle.judges.opening import opened_judge
@@ -462,3 +463,15 @@ def test_a_command_may_indent_its_answers(command):
     found = score(judge=command(how))
     assert found.scores.tolist() == score(judge=common).scores.tolist()
     assert found.components["length"].tolist() == [2, 2, 1, 2]
+
+
+def test_one_number_of_several_is_not_guessed():
+    """A score under another name is read where it is the only number; beside others it could be any of them."""
+
+    def mean(**numbers):
+        found = mo.score(["a"], ["b"], "bleu", judge=lambda pairs: [numbers for _ in pairs], higher_is_better=True)
+        return [*found.mean().values()]
+
+    assert mean(green_score=0.5)[1:] == [0.5]
+    with pytest.raises(InputError, match=r"^score: judge must answer each pair with a number"):
+        mean(green_score=0.5, other=1.0)

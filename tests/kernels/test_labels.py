@@ -141,3 +141,11 @@ def test_labels_from_the_command_line(tmp_path, oracle):
     assert table["labels:agreement"].to_pylist() == [0.5, 0.0]
     assert table["labels:f1"].to_pylist() == [pytest.approx(2 / 3), 0.0]
     assert table["labels:f1.compared"].to_pylist() == [2, 0]
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_labels_without_ids_are_as_many_as_the_reports(n):
+    labels = np.ones((n, 14), np.uint8)
+    match = rf"^reports: labels without ids must be as many as the reports, 2; got {n} in "
+    with pytest.raises(InputError, match=match):
+        mo.reports(["a", "b"], chexbert_labels=labels, uncertain="blank").load()
