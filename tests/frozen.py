@@ -323,7 +323,8 @@ def normalised(text):
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)", r"2026-01-01T00:00:00\2", text)
     text = re.sub(r"20\d\d-\d\d-\d\d \d\d:\d\d", "2026-01-01 00:00", text)
     text = re.sub(r"(?<![\w.])[0-9a-f]{64}\b", "x" * 64, text)
-    text = re.sub(r'("check":")[0-9a-f]{16}"', r'\1xxxxxxxxxxxxxxxx"', text)  # of a saved answer, with its time
+    # Digests of an answer with its time, and of the line before it.
+    text = re.sub(r'("(?:check|after)": ?")[0-9a-f]{16}"', r'\1xxxxxxxxxxxxxxxx"', text)
     text = "\n\n".join(map(without_times, text.split("\n\n")))
     return re.sub(r'"(?:stages|closest_call|machine)": \{[^{}]*\}', without_numbers, text)
 

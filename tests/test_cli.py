@@ -438,7 +438,7 @@ def test_every_line_of_a_command_is_spelled_out():
         )
         for path in folder.glob("*.py")
     }
-    assert {name: n for name, n in found.items() if n} == {"output.py": 3, "listing.py": 1}
+    assert {name: n for name, n in found.items() if n} == {"output.py": 2, "listing.py": 1}
     console = output._console(file=io.StringIO(), width=40)
     console.print("a\x1b[31mb\x07\x9b", Text("c\x1b]0;d"), style="bold")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", console.file.getvalue())
@@ -777,9 +777,12 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
     fails("info", tmp_path / "nowhere", match=r"info: index must be a folder with manifest.json")
     fails("info", index / "manifest.json", match=r"info: index must be a folder with manifest.json")
     fails("verify", index, test, test, match=r"verify: results must be a file that retrieve wrote, with its sig")
-    fails("build-index", tmp_path, "--out", out, match=r"build-index: .* holds no report files such as p10/")
+    fails("build-index", index, "--out", index, match=r"build-index: --out must be a new folder")
+    fails("build-index", index.parent, "--out", out, match=r"build-index: .* holds no report files such as p10/")
     fails("build-index", train, "--radgraph", train, "--out", out, match=r"build-index: .* is not a whole JSON object")
-    fails("build-index", train, "--radgraph", tmp_path, "--out", out, match=r"build-index: there is no file ")
+    fails(
+        "build-index", train, "--radgraph", tmp_path, "--out", out, match=r"build-index: .* is a folder, where a file"
+    )
     match = r"build-index: ids must occur among the study ids of .*\.json; got none of 120 reports\."
     fails("build-index", train, "--radgraph", corpus["test_graphs"], "--out", out, match=match)
     match = (
@@ -833,7 +836,7 @@ def damaged_files(folder):
     yield "utf16.csv", f"study_id,report\n1,{SECRET}\n".encode("utf-16-le"), nul  # without a byte-order mark
     yield "one.csv", b"report\n" + text, ".* has no column with a usual id name"
     yield "ids.csv", b"study_id\n1\n", ".* has no column that is clearly the impression"
-    yield "header.csv", b"study_id,report\n", "there is no usable report in "
+    yield "header.csv", b"study_id,report\n", "there is no row in "
     yield "none.csv", text, ".* has no column with a usual id name"
     yield "twice.csv", b"study_id,report\n1," + text + b"\n1,other\n", ".* has 1 ids with several texts"
     yield (

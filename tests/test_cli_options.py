@@ -31,7 +31,7 @@ from metric_oracle.sources import availability
 from metric_oracle.survey.create import SurveyOptions
 
 # Real: what is tested, leaves that know no files, and functions that only call those that they are given.
-CALLERS = ("together",)
+CALLERS = ("together", "_numbered")
 DOOR = ("cli", "commands", "declared", "metrics", "errors", "typed", "arguments", "kernels", "lazy")
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
 # a pattern of function.parameter.
@@ -117,10 +117,9 @@ RENAMED = {
 # Those that choose what is called: what is typed, and the function.
 CHOOSES = {
     ("info", "--check"): [(["--check"], r"open_index\(\)\.verify_files")],
-    ("study", "--overlap"): [(["--overlap"], r"\.overlap")],
 }
-# What the door itself does; test_cli.py, test_cli_tools.py and the last test here run them.
-OF_THE_DOOR = {("*", "--quiet"), ("*", "--format"), ("annotate", "*"), ("explore", "--images")}
+# What the door itself does; test_cli.py, test_cli_tools.py, copies/test_overlap.py and the last test here run them.
+OF_THE_DOOR = {("*", "--quiet"), ("*", "--format"), ("annotate", "*"), ("explore", "--images"), ("study", "--overlap")}
 # What only makes sense beside another option, and without another argument.
 BESIDE = {
     ("score", "--published-names"): ["--out", "zz.csv"],

@@ -170,6 +170,7 @@ def test_annotate(oracle, models, tmp_path):
     ]
 
 
+@pytest.mark.filterwarnings("ignore:ids:UserWarning")  # study_id is joined with id
 def test_annotate_several_reports_for_each_study(oracle, models, tmp_path, monkeypatch):
     archive, home, checkpoint, vocabulary = models
     first, second, *_ = TEXTS.values()

@@ -189,7 +189,7 @@ def _text_of_chosen_image(
         raise InputError(
             "metadata",
             "must be left out for predictions without image ids",
-            f"{metadata} for {path}",
+            f"{shown(metadata)} for {path}",
             f"Leave out {option('metadata')}.",
         )
     study_of, view_of = _read_metadata(metadata)

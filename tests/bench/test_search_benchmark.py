@@ -278,7 +278,7 @@ def test_plot_has_every_bar(tmp_path):
     [
         (["INDEX"], "bench: index and queries must be given together; got an index alone. Add the other"),
         (["--metrics", "bleurt"], "bench: --metric must be one of"),
-        (["--backends", "gpu,cpu"], "bench: --backends must be one of cpu, cuda; got gpu. Choose one."),
+        (["--backends", "gpu,cpu"], "bench: --backends must be one of cpu, cuda; got 'gpu'. Choose one."),
         (["--repetitions", "0"], "bench: --repetitions must be an int of at least 1; got 0. Choose another number."),
         (["--reports", "0"], "bench: --reports must be an int of at least 1; got 0. Choose another number."),
         (

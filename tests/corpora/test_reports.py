@@ -411,7 +411,7 @@ def test_absent_file_is_never_text(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("a.txt", "Clear.", r"its ending, which must be one of \.csv"),
+        ("a.txt", "Clear.", r"a\.txt has a report a line, and reports of radiologists need ids"),
         ("a.parquet.gz", "x", r"its ending, which must be one of \.csv"),
         ("a.csv", "", r"is empty\. Fetch it again"),
         ("a.csv", "\r\n \n", r"is empty\. Fetch it again"),
@@ -428,7 +428,7 @@ def test_absent_file_is_never_text(tmp_path):
         ("a.csv.gz", b"id,report\n1,A.\n", "is not a whole gzip file: it is damaged or cut short"),
         ("a.parquet", b"PAR1 and more", "is not a whole Parquet file"),
         ("a.json", '{"x": "A.", ', "is not valid JSON: it is broken at line 1 column"),
-        ("a.json", '{"x": "A.", "x": "B."}', "an id occurs more than once in .*: 'x'"),
+        ("a.json", '{"x": "A.", "x": "B."}', "there is a key more than once in objects in .*: 'x'"),
         ("a.json", '{"train": [], "test": []}', "is not a JSON object of texts, an object of objects"),
         ("a.json", '["A."]', "is not a JSON object of texts, an object of objects"),
         ("a.json", "[]", r"a\.json has no row\. Check what wrote or filtered it"),

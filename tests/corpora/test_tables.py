@@ -105,6 +105,7 @@ def test_a_pandas_column_of_several_types_does_no_harm():
 HEADED = ["study_id,report", "1,Clear lungs.", "2,Mild edema.", "study_id,report", "3,Effusion.", " study_id , report "]
 
 
+@pytest.mark.filterwarnings("ignore:(references|predictions):UserWarning")  # the rows that are left out
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "json", "parquet"])
 def test_rows_that_repeat_the_header_are_left_out(tmp_path, monkeypatch, ending):
     rows = [line.split(",") for line in HEADED]

@@ -177,6 +177,7 @@ def test_options_of_text_are_for_text(tmp_path, name):
         read_predictions(tmp_path / "a.txt", mo.Read(separator=";"))
 
 
+@pytest.mark.filterwarnings("ignore:(references|predictions):UserWarning")  # the encoding
 def test_both_sides_of_a_score(tmp_path):
     references, predictions = tmp_path / "a.csv", tmp_path / "b.csv"
     for path in (references, predictions):

@@ -65,6 +65,7 @@ def test_references_have_many_names(tmp_path, name):
     assert mo.read_reports(table(tmp_path, ("case_no", "age", name), IDS, [1, 2, 3], TEXTS)).texts == TEXTS
 
 
+@pytest.mark.filterwarnings("ignore:(references|predictions):UserWarning")  # that a column was chosen
 @pytest.mark.parametrize(
     "name",
     [

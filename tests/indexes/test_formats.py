@@ -22,6 +22,7 @@ from support import beside, write_corpus
 FORMATS = Path(__file__).parents[1] / "formats"
 FOLDERS = sorted(FORMATS.glob(f"format-{FORMAT_VERSION}*"))
 ADDED = {"coco"}  # representations that the first indexes of this format do not have
+OF_LABELS = {"chexbert:agreement": 14, "chexbert:agreement-5": 5, "srr-bert:agreement": 42, "labels:agreement": 14}
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 
 
@@ -62,6 +63,8 @@ def check(folder):
         assert found[metric][0] == rows
         if "bertscore" in get_metric(metric).representations:  # the queries' states are made anew, in float32
             scores = pytest.approx(scores, rel=0, abs=1e-6)
+        if labels := OF_LABELS.get(metric):  # a root in former versions, an ulp off the share of the labels
+            scores = [round(labels * score) / labels for score in scores]
         assert found[metric][1] == scores, metric
 
 

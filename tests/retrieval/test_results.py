@@ -499,7 +499,7 @@ def test_a_file_of_the_user_beside_is_left_alone(results, tmp_path):
 
 def test_absent_file(tmp_path):
     for path in (tmp_path / "r.csv", tmp_path):
-        match = rf"^results must be an existing file; got {path}\. Write one with oracle retrieve\.$"
+        match = rf"^results must be an existing file; got (the folder )?{path}\. Write one with oracle retrieve\.$"
         with pytest.raises(InputError, match=match):
             read_results(path)
 

@@ -364,7 +364,7 @@ def test_no_queries(index):
     match = r"^retrieve: queries must be at least one report; got 0\. Check the file and the section\.$"
     with pytest.raises(InputError, match=match):
         retrieve(index, Reports([], []), "bleu")
-    with pytest.raises(InputError, match=r"^retrieve: there is no usable report in the"):
+    with pytest.raises(InputError, match=r"^retrieve: there is no row in the"):
         retrieve(index, [], "bleu")
 
 

@@ -386,7 +386,7 @@ def test_texts_in_a_column_of_numbers_are_not_shown(whole):
     for column in ("score", "precision_1"):
         place = results.table.column_names.index(column)
         table = results.table.set_column(place, column, results.table["text"])
-        with pytest.raises(ExactnessError, match=r"must be \d\.\d+; got str\. The results were altered"):
+        with pytest.raises(ExactnessError, match=r"must be \d\.\d+; got a str\. The results were altered"):
             mo.verify(index, Results(table, results.signature), batch)
 
 

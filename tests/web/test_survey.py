@@ -8,9 +8,9 @@ import pytest
 from pyarrow import csv
 from starlette.testclient import TestClient
 
+from metric_oracle.base import journal
 from metric_oracle.base.errors import InputError
 from metric_oracle.raters.ratings import read_ratings
-from metric_oracle.survey import log as survey_log
 from metric_oracle.survey.export import export_survey, survey_status
 from metric_oracle.survey.folder import open_survey
 from metric_oracle.survey.pages import Pages, serve_survey
@@ -98,7 +98,7 @@ def test_what_is_not_saved(client, survey, monkeypatch):
         def pwrite(self, *given):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(survey_log, "os", Full())
+    monkeypatch.setattr(journal, "os", Full())
     code, answer = save(client, asked(survey, 4, base=1))
     assert code == 507
     assert "the save did not reach the disk" in answer["line"]
