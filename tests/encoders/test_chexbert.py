@@ -377,10 +377,11 @@ def test_files_without_a_model(tmp_path, content):
 
 def test_absent_files(tmp_path, checkpoint):
     absent = tmp_path / "absent"
-    for path in (absent, tmp_path):
+    folder = f"{tmp_path} is a folder, where a file is expected. Name the file in it."
+    for path, told in ((absent, f"there is no file {absent}. Check the name."), (tmp_path, folder)):
         with pytest.raises(InputError) as caught:
             load(path)
-        assert str(caught.value) == f"there is no file {path}. Check the name."
+        assert str(caught.value) == told
     with pytest.raises(InputError) as caught:
         load(checkpoint, vocabulary=absent)
     assert str(caught.value) == f"there is no file {absent}. Check the name."

@@ -137,6 +137,7 @@ def test_scores_are_the_packages(found, folders):
     assert nothing.values("ratescore").tolist() == [0.5]
 
 
+@pytest.mark.filterwarnings("ignore:.*marks that count as words:UserWarning")
 def test_scores_of_real_reports_are_the_packages(real, rules, folders, tmp_path):
     recogniser = tmp_path / "ner"
     recogniser.mkdir()

@@ -748,7 +748,7 @@ def test_what_is_neither_a_folder_nor_a_name(hub, model, tmp_path):
     with pytest.raises(InputError) as caught:
         make(model)
     assert str(caught.value) == (
-        f"encoder must be an existing folder or the name of a Hugging Face model; got {model}. Check the path."
+        f"encoder must be an existing folder or the name of a Hugging Face model; got {Path(model)}. Check the path."
     )
     assert hub.calls == []
 

@@ -156,6 +156,7 @@ def test_pycocoevalcap_rouge_l(sides, scores):
     assert n_compared > 10
 
 
+@pytest.mark.filterwarnings("ignore:.*marks that count as words:UserWarning")
 @examples(200)
 @given(drawn, drawn)
 def test_pycocoevalcap_rouge_l_of_texts_with_single_blanks(one, other):
@@ -199,6 +200,7 @@ def test_tools_that_take_tokens(sides, scores):
 # Oracles
 
 
+@pytest.mark.filterwarnings("ignore:.*marks that count as words:UserWarning")
 @pytest.mark.parametrize("metric", ["bleu-4:coco", "cider-d"])
 def test_oracles_are_those_of_pycocoevalcap(sides, metric, tmp_path):
     """The best of all pairs by the tool, with its ties."""
