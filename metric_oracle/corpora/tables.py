@@ -672,10 +672,15 @@ def are_mimic_images(ids: Sequence[str]) -> bool:
     return bool(ids) and all(map(_DICOM_ID.fullmatch, ids))
 
 
+def repeated(values: Iterable[str]) -> list[str]:
+    """Return the values that occur more than once, each once, in the order in which they occur again."""
+    seen: set[str] = set()
+    return list(dict.fromkeys(value for value in values if value in seen or seen.add(value)))  # type: ignore[func-returns-value]
+
+
 def check_unique(ids: Sequence[str], where: str) -> None:
     """Raise InputError, which names `where`, if an id occurs twice."""
-    seen: set[str] = set()
-    doubled = list(dict.fromkeys(text for text in ids if text in seen or seen.add(text)))  # type: ignore[func-returns-value]
+    doubled = repeated(ids)
     if doubled:
         raise InputError(f"an id occurs more than once in {where}: {shown(*doubled[:3])}.", "Keep one row for each id.")
 
@@ -845,9 +850,8 @@ def _unique_keys(where: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for place, key in enumerate(keys) if key in keys[:place])
-            raise InputError(f"there is a key more than once in {where}: {shown(twice)}.", "Keep one of each name.")
+            twice = repeated(key for key, _ in pairs)
+            raise InputError(f"there is a key more than once in {where}: {shown(twice[0])}.", "Keep one of each name.")
         return content
 
     return made
