@@ -21,6 +21,7 @@ from metric_oracle.corpora.tables import (
     file_ending,
     name_option,
     no_text,
+    note_on_headers,
     read_table,
     table_kind,
 )
@@ -110,8 +111,7 @@ def read_rows(
             what = f"CSV with the column {column[0].strip()} alone" if is_header else NO_HEADER
             section = section_of_column(column[0].strip()) if is_header else None
             cells = [cell for cell in column[is_header:] if not (is_header and cell.strip() == column[0].strip())]
-            n = len(column) - is_header - len(cells)
-            again = f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header" if n else ""
+            again = note_on_headers(len(column) - is_header - len(cells))
             return Rows(", ".join(filter(None, [what, note, again])), list(cells), None, section)
     return rows_of_table(read_table(path, encoding=encoding, separator=separator), id_column, text_column, wanted)
 

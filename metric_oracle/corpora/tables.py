@@ -127,35 +127,36 @@ class Table:
         )
         if len(names) < 2 or not is_text or not any(bare_name(name) in _SURE_NAMES for name in names):
             return None
-        first = next(number for number, name in enumerate(self.names) if name)
-        known = same = pl.Series([True])
-        for number in (first, *range(len(self.names))):
+
+        def texts(number: int) -> pl.Series:
+            """Return a column as texts without blanks around them; of a column of objects, those that are names."""
             cells = self.columns[number]
             if cells.dtype != pl.String:
-                known_names = {*self.names}
-                named = [cell if isinstance(cell, str) and cell.strip() in known_names else None for cell in cells]
+                named = [cell if isinstance(cell, str) and cell.strip() in names else None for cell in cells]
                 cells = pl.Series(named, dtype=pl.String)
-            cells = cells.fill_null("").str.strip_chars(_BLANKS)
-            if number == first:  # most tables are done here
-                named_cells = cells.is_in(names)
-                if not named_cells.any():
-                    return None
-                known, same = named_cells, cells == self.names[number]
-            known &= cells.is_in(self.names)
-            same &= cells == self.names[number]
-        other = (known & ~same).arg_max() or 0
-        if (known & ~same)[other]:
+            return cells.fill_null("").str.strip_chars(_BLANKS)
+
+        first = next(number for number, name in enumerate(self.names) if name)
+        has_names = is_header = texts(first).is_in(names)
+        if not has_names.any():  # as in most tables
+            return None
+        for number, name in enumerate(self.names):
+            cells = texts(number)
+            has_names &= cells.is_in(self.names)
+            is_header &= cells == name
+        is_mixed = has_names & ~is_header
+        if is_mixed.any():
             raise InputError(
-                f"{self.path} has the names of the columns again in row {other + 1}, in another order.",
+                f"{self.path} has the names of the columns again in row {(is_mixed.arg_max() or 0) + 1}, in another "
+                "order.",
                 "Put the parts together by the names of their columns.",
             )
-        return same if same.any() else None
+        return is_header if is_header.any() else None
 
     def _leave_out(self, is_header: "pl.Series") -> None:
         """Leave out the rows that repeat the header, and say so in the note."""
-        n, keep = is_header.sum(), ~is_header
-        note = f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header"
-        object.__setattr__(self, "note", ", ".join(filter(None, [self.note, note])))
+        keep = ~is_header
+        object.__setattr__(self, "note", ", ".join(filter(None, [self.note, note_on_headers(is_header.sum())])))
         object.__setattr__(self, "columns", [column.filter(keep) for column in self.columns])
         if self.keys is not None:
             object.__setattr__(self, "keys", self.keys.filter(keep))
@@ -468,6 +469,11 @@ def columns_error(table: Table, problem: str, options: Sequence[str], more: str 
     error = ColumnsError(f"{table.path} {problem}.", f"{pass_them}; columns: {table.header}.{more}")
     error.path, error.options, error.header = str(table.path), tuple(options), table.header
     return error
+
+
+def note_on_headers(n: int) -> str:
+    """Return the note on n rows that repeated the header and were left out, "" if there were none."""
+    return f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header" if n else ""
 
 
 def name_option(name: str, candidates: Sequence[str] = ()) -> str:
