@@ -201,11 +201,11 @@ def encoding_note(encoding: str) -> str:
     return "" if encoding.startswith(("utf-8", "ascii")) else f"read as {encoding}"
 
 
-def read_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
+def read_text(path: Path, encoding: str | None = None, *, may_be_empty: bool = False) -> tuple[str, str]:
     """Return the text of a file without its byte-order mark, and a note if its encoding is not UTF-8, else "".
 
     If `encoding` is None, it is that of the byte-order mark, else UTF-8, else cp1252 if that fits every line beyond
-    ASCII. Raise InputError if the file has another encoding than it should, is binary or empty.
+    ASCII. Raise InputError if the file has another encoding than it should, is binary or, unless `may_be_empty`, empty.
     """
     requested = checked_encoding(encoding)
     raw = read_bytes(path)
@@ -222,7 +222,7 @@ def read_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
             raise wrong_encoding(name, path) from None
         name = _guessed(raw.splitlines(), path)
         text = raw.decode(name)
-    if not text.strip():
+    if not text.strip() and not may_be_empty:
         raise InputError(f"{path} is empty.", "Fetch it again.")
     check_characters(text, requested, path)
     return text, encoding_note(name)

@@ -37,4 +37,4 @@ def find_text_files(path: Path) -> dict[str, Path]:
 
 def read_text_files(files: list[Path]) -> list[str | None]:
     """Return the text of each file without white space around it; "" for an empty one."""
-    return [read_text(file)[0].strip() if file.read_bytes().strip() else "" for file in files]
+    return [read_text(file, may_be_empty=True)[0].strip() for file in files]
