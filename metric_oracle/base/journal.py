@@ -80,6 +80,15 @@ class Journal:
             raise
         self._advance(line, line, True)
 
+    @property
+    def place(self) -> tuple[int, End, bool]:
+        """What `go_back` needs to forget the lines that follow."""
+        return self.size, self.end, self.is_former
+
+    def go_back(self, place: tuple[int, End, bool]) -> None:
+        """Forget the lines that were read or appended since `place` was taken; the file stays as it is."""
+        self.size, self.end, self.is_former = place
+
     def cut(self, file: int) -> None:
         """Cut off what follows the last line; where the system cannot, the next `append` does."""
         with suppress(OSError):

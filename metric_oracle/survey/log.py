@@ -227,18 +227,18 @@ class Log:
                 break
             raw += block
         torn, damaged = raw[raw.rfind(b"\n") + 1 :], ""
-        before = self._journal.size, self._journal.end
+        place = self._journal.place
         for line in self._journal.take(raw):
             event = None if line.flaw else self._event(line)
             if event is None:
                 damaged = f"is damaged in line {line.number}"
                 if not torn and line.size == len(raw):
                     torn = raw  # a line of zeros, if it was never acknowledged
-                    self._journal.size, self._journal.end = before
+                    self._journal.go_back(place)
                 break
             self._add(event)
             raw = raw[line.size :]
-            before = self._journal.size, self._journal.end
+            place = self._journal.place
             self._is_synced = False
         saved = self._saved()
         n = len(self._history.by_id)
@@ -286,7 +286,7 @@ class Log:
     def _append(self, file: int, event: Event) -> None:
         """Append an event to the file, sync it, and add the event to the history; raise SaveError if that fails."""
         record = {name: getattr(event, name) for name in Event.__dataclass_fields__}
-        before = self._journal.size, self._journal.end
+        place = self._journal.place
         try:
             self._journal.append(file, {**record, **self._owner})
             try:
@@ -296,7 +296,7 @@ class Log:
                     raise
         except OSError as error:
             self._is_synced = False
-            self._journal.size, self._journal.end = before
+            self._journal.go_back(place)
             self._journal.cut(file)
             raise _unsaved(self.path, error) from error
         except BaseException:
