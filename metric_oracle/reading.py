@@ -174,9 +174,13 @@ class AttachedReports:
         By default it is the function for notes that was given with the reports.
         """
         listener = listener or self.models.get("tell")
-        was_told = isinstance(self.data, Reports) and self.data.is_loaded
-        if not was_told and (read.is_noted or listener is not None):
+        if not self.is_loaded and (read.is_noted or listener is not None):
             self._say_once(f"{noun}: {read.told}", read.told, listener)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether these are reports with their sources, which were read, and told of, before."""
+        return isinstance(self.data, Reports) and self.data.is_loaded
 
     def _has_columns(self) -> bool:
         """Return whether the reports are of a file or a table, of which the name of a column may tell the section."""
@@ -281,7 +285,7 @@ def reports(
     given = {name: value for name, value in sources.items() if value is not None and value is not False}
     check_options(given, Sources.__annotations__)
     read = read or DEFAULT
-    if isinstance(data, AttachedReports) or (isinstance(data, Reports) and data.is_loaded):
+    if isinstance(data, AttachedReports) or attached(data).is_loaded:
         check_left_out({**read.given, **given, "tell": tell}, "for reports that have their sources")
     lacking = [name for name in OF_ENCODER if name in given]
     if lacking:
@@ -377,9 +381,9 @@ def loaded(
     `keep` names columns to keep. Texts without a word under one of `metrics`, which will read them, are told. Models
     that are to run are checked by `check_models`.
     """
-    if isinstance(queries, Reports) and queries.is_loaded:
-        return queries
     side = attached(queries)
+    if side.is_loaded:
+        return side.data
     is_encoded = not is_prepared(side.data)
     check_models(side, *(f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and is_encoded))
     found = side.load(index, progress, keep)

@@ -136,8 +136,7 @@ def study_inputs(
 
     def load(side: AttachedReports) -> Reports:
         """Return the test reports with their sources, in the section of the index."""
-        is_loaded = isinstance(side.data, Reports) and side.data.is_loaded
-        tests = loaded(side.data if is_loaded else side, index, progress)
+        tests = loaded(side, index, progress)
         check_unique(tests.ids, "ids")  # those of loaded reports may repeat
         check_section(tests, index)
         section = index.section if index.section[0] else tests.known_section
