@@ -31,8 +31,9 @@ from metric_oracle.retrieval.pair_files import JudgedBefore, NameOfJudged, Pairs
 from metric_oracle.retrieval.pair_scores import score_rows, with_judge
 from metric_oracle.retrieval.plan import plan, plan_scores
 from metric_oracle.retrieval.rerank import rerank_pools
+from metric_oracle.sides import Sides
 from metric_oracle.tables.study_folder import Steps, file_name
-from metric_oracle.tables.study_inputs import CHANCE_SEED, ModelReports, TestReports, study_inputs
+from metric_oracle.tables.study_inputs import CHANCE_SEED, OF_STUDY, ModelReports, TestReports, study_inputs
 from metric_oracle.tables.systems import RANDOM, name_of_results
 
 LISTED = 20  # best reports under each metric of a study that its pool has by default
@@ -201,7 +202,8 @@ def study_pairs(
     >>> mo.study_pairs(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu").write("pairs.parquet")
     """
     known = known_pairs(judged, keep, name, judge_version)
-    inputs = study_inputs(index, (queries, models), metrics, inner=inner, progress=progress)
+    sides = Sides.of(queries, models or {}, OF_STUDY)
+    inputs = study_inputs(index, sides, metrics, inner=inner, progress=progress)
     searching = SearchOptions(threads=threads)
     planned = planned_pool(inputs.index, pool or default_pool(inputs.metrics), searching, seed=CHANCE_SEED)
     searches = {metric: plan(inputs.index, metric, searching) for metric in inputs.metrics}

@@ -41,6 +41,7 @@ from metric_oracle.retrieval.pair_scores import score_rows
 from metric_oracle.retrieval.plan import plan, plan_scores
 from metric_oracle.retrieval.sampled import sampled_means
 from metric_oracle.retrieval.search import digest
+from metric_oracle.sides import Sides
 from metric_oracle.sources.attaching import attach_sources, run_models
 from metric_oracle.sources.token_states import OpenedEncoder
 from metric_oracle.tables.compare import compare
@@ -50,6 +51,7 @@ from metric_oracle.tables.study_folder import Steps, checksum_of, file_name, stu
 from metric_oracle.tables.study_inputs import (
     BASELINES,
     CHANCE_SEED,
+    OF_STUDY,
     ModelReports,
     TestReports,
     index_of,
@@ -161,7 +163,8 @@ def study(
             check_left_out({"pool": pool}, "without a judge")
         of_judge = [] if asked is None else [oracle_name(asked.name), f"{asked.name}{POOL}"]
         further = [*(scores or {})], of_judge
-        inputs = study_inputs(index, (queries, models), metrics, inner=inner, further=further, progress=progress)
+        sides = Sides.of(queries, models or {}, OF_STUDY)
+        inputs = study_inputs(index, sides, metrics, inner=inner, further=further, progress=progress)
         index, queries, given, names = inputs.index, inputs.queries, inputs.models, inputs.metrics
         planned = None
         if asked is not None:

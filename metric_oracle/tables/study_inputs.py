@@ -118,19 +118,19 @@ class StudyInputs:
 
 def study_inputs(
     index: AnyIndex,
-    reports: tuple[Given, Mapping[str, Given] | None],
+    sides: Sides,
     metrics: str | Sequence[str] | None,
     *,
     inner: bool,
     further: tuple[Sequence[str], Sequence[str]] = ((), ()),
     progress: Progress | None = None,
 ) -> StudyInputs:
-    """Read the test reports and those of models, `reports`, and check that they fit the index and one another.
+    """Read the test reports and the reports of the models, and check that they fit the index and one another.
 
-    `further` are the names of other rows: those of scores that are given, and those of a judge.
+    `sides` are both, called as in `OF_STUDY`. `further` are the names of other rows of the table: those of scores that
+    are given, and those of a judge.
     """
     index = opened(index)
-    sides = Sides.of(reports[0], reports[1] or {}, OF_STUDY)
     for model in sides.predictions.values():
         check_left_out(model.of_encoder, "for a model's reports, which the encoder of the index encodes")
 
