@@ -43,9 +43,14 @@ class Nouns:
     may_have_more: bool = False  # whether predictions without a reference are left out, and are no error
     is_told: bool = False  # whether a listener hears what was read of each side, also where there is nothing to note
 
+    @property
+    def is_name(self) -> bool:
+        """Whether messages call predictions by their name alone, as where there is one side of them."""
+        return self.prediction == "{name}"
+
     def step_for(self, name: str, section: str, other: str) -> str:
         """Return the advice for references of the section `section` and predictions of the section `other`."""
-        value = section if self.prediction == "{name}" else f"{name}={section}"
+        value = section if self.is_name else f"{name}={section}"
         read = "mo.reports({}, read=mo.Read(section={}))"
         if self.is_of_index:
             stated = option(self.section, value, python=read.format("...", section))
@@ -197,9 +202,8 @@ class Sides:
     def tell_wordless(self, metrics: Iterable[Metric]) -> None:
         """Tell how many texts of each side have no word under the metrics; see `say_wordless`."""
         texts = {} if self.truth is None else {self.nouns.references: self.truth.texts}
-        is_plain = self.nouns.prediction == "{name}"
         for name, one in self.written.items():
-            noun = self.noun(name) if is_plain else f"reports of {self.noun(name)}"
+            noun = self.noun(name) if self.nouns.is_name else f"reports of {self.noun(name)}"
             is_sampled = isinstance(one, Samples)
             texts[f"distinct {noun}" if is_sampled else noun] = one.distinct().texts if is_sampled else one.texts
         say_wordless(metrics, texts, self.tell)
@@ -232,7 +236,7 @@ class Sides:
             raise self._incomplete(name, ids, left_out)
         counts = {what: len(of) for what, of in left_out.items() if of}
         if counts:
-            whose = "" if self.nouns.prediction == "{name}" else f" of {self.noun(name)}"
+            whose = "" if self.nouns.is_name else f" of {self.noun(name)}"
             self.tell(f"left out{whose}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))
         return Joined(*ids.pairs(), counts)
 
@@ -325,10 +329,11 @@ class Sides:
         files, own = self.references.sources, self.own_sources(name)
         held = self.read_truth.attached, self.written[name].attached
         models = [argument for argument, value in files.items() if is_model(argument, value)]
+        is_labelled = self.models.get("uncertain") is not None and "chexbert" in models
         found = set()
         for source in ATTACHED:
             kind, argument = source.name, source.arguments[0]
-            of_chexbert = kind == "labels" and self.models.get("uncertain") is not None and "chexbert" in models
+            of_chexbert = kind == "labels" and is_labelled
             both = argument in models or (of_chexbert and argument not in files and argument not in own)
             has = [argument in of or kind in kinds or both for of, kinds in zip((files, own), held, strict=True)]
             if any(has) and not all(has) and (argument in files or argument in own):
