@@ -85,7 +85,7 @@ class Sides:
 
     @classmethod
     def of(cls, references: Given | None, predictions: Mapping[str, Given], nouns: Nouns = _PLAIN) -> "Sides":
-        """Return sides that are not read yet; `predictions` are in the order of their names.
+        """Return the sides that were given, to be read by `read`; predictions keep the order of their names.
 
         Predictions are read by the columns named for the references where their file has them, too.
         """
@@ -209,7 +209,7 @@ class Sides:
         say_wordless(metrics, texts, self.tell)
 
     def join(self, name: str, inner: bool = False) -> Joined:
-        """Join the references and the predictions of a name on ids, and tell what is left out.
+        """Join the references and the predictions called `name` on ids, and tell which reports are left out.
 
         Raise InputError if less than half of the shorter side is in both, if no id has a text on both sides, if texts
         that are joined by their place differ in number, or, unless `inner`, if a report is left out for another reason
@@ -345,8 +345,9 @@ class Sides:
     def load(
         self, name: str, truth: Reports, written: Reports, progress: Progress | None = None
     ) -> tuple[Reports, Reports]:
-        """Return references and predictions, chosen of those that were read, with their sources.
+        """Return references and predictions with their sources.
 
+        `truth` and `written` are those of the reports that were read which are to be scored.
         A model that was given for the references runs once for both, and so does the encoder of either side.
         """
         assert self.references is not None

@@ -121,7 +121,7 @@ class MetricOracleError(Exception):
 
 
 class _Call(NamedTuple):
-    """The outermost call under way: the fields of `MetricOracleError` that it sets in errors."""
+    """What the outermost call of a public function sets in the errors raised in it; see `MetricOracleError`."""
 
     keywords: Collection[str] | None = None
     homes: Mapping[str, str] = MappingProxyType({})

@@ -1,4 +1,4 @@
-"""Journals: files of lines that grow while work goes on, and of which no line is lost or changed without a word.
+"""Journals: files to which lines are appended, in which every line that was changed or lost is found at reading.
 
 Each line is a JSON object. It ends with ``after``, the checksum of the line before it, and ``check``, the checksum of
 the journal's owner and of all bytes of the line before that. So a changed byte is found, and a line that is missing,

@@ -282,7 +282,7 @@ def _lines(task: str) -> Iterator[Progress]:
         said = _described(task, name) + (f", {done or 0:,} of {total:,}" if total is not None else "")
 
     def tell() -> None:
-        """Print the lines; what cannot be printed is no reason to end."""
+        """Print the lines; a standard error that cannot be written does not end the command."""
         seconds = 0.0
         with suppress(OSError, ValueError):
             while not ended.wait(every):

@@ -24,7 +24,7 @@ def is_chat(cell: Any) -> bool:
 
 
 def n_answers(chat: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of messages of a chat that are answers."""
+    """Return how many messages of a chat an assistant wrote."""
     return len(_answers(chat))
 
 
@@ -41,7 +41,7 @@ def without_chat(cell: Any) -> Any:
 
 
 def _answers(chat: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return the contents of the messages of a chat that are answers."""
+    """Return the contents of the messages of a chat that an assistant wrote."""
     return [
         message[what]
         for message in chat

@@ -16,7 +16,7 @@ UNREFERENCED, UNSCORABLE = "without a reference", "with a missing or empty refer
 
 @dataclass(frozen=True)
 class JoinedIds:
-    """The ids by which both sides are joined."""
+    """The ids of references and predictions, which are joined where they are equal."""
 
     references: list[str]
     predictions: list[str]

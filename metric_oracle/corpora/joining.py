@@ -72,7 +72,7 @@ class _Side(Protocol):
 
 
 def check_two_columns(one: _Side, other: _Side, names: tuple[str, str] = ("references", "predictions")) -> None:
-    """Raise InputError if both sides are one column of one table that has another column of reports.
+    """Raise InputError if both sides were read from one column of a table that has another column of reports.
 
     A table with one column of reports can only be meant to be compared with itself. Two tables are one if columns and
     texts are the same. A column that the caller named for either side is meant.

@@ -176,7 +176,7 @@ class Reports:
 
     @property
     def is_noted(self) -> bool:
-        """Whether `told` has a remark: on reports left out, words for missing ones, marks in texts, or a choice."""
+        """Whether `told` is more than what was read: reports are left out, texts look damaged, a column was chosen."""
         kept = set(self.ids)
         is_left_out = any(study not in kept for studies in self.states.values() for study in studies)
         return bool(self.words or self.marks or self.chosen) or is_left_out

@@ -103,7 +103,7 @@ class Samples(OneLine):
 
     @property
     def is_noted(self) -> bool:
-        """Whether `told` has a remark, on words for missing reports, marks in texts, or a choice."""
+        """Whether `told` is more than what was read: texts look missing or damaged, or a column was chosen."""
         return bool(self.remarks)
 
     @property

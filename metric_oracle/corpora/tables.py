@@ -199,7 +199,7 @@ class Table:
 
     @property
     def header(self) -> str:
-        """The names of the columns for a message; of a file without header, a report among them is described."""
+        """The names of the columns for a message. Where the first row may be no header, texts in it are not shown."""
         names = [name for name in self.names if name]
         if self._lacks_header:
             listed = [shown(name) if _CODE_OR_WORD.fullmatch(name) else described(name) for name in names]
@@ -526,7 +526,7 @@ def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[An
 
 
 def _is_cell(name: str, cells: Sequence[str]) -> bool:
-    """Return whether what stands as the name of a column is one of its cells: a text again, or a code of their form."""
+    """Return whether the name of a column looks like one of its cells: an equal text, or an id of the same form."""
     if not any(character.isdigit() for character in name):
         return " " in name and name in cells
     form = re.sub(r"\d+", "0", name)
@@ -674,7 +674,7 @@ def chexpert_studies(images: Sequence[str], where: str) -> tuple[list[str], list
 
 
 def are_mimic_images(ids: Sequence[str]) -> bool:
-    """Return whether ids are those of images of MIMIC-CXR, whose studies and views its metadata have."""
+    """Return whether all ids are those of images of MIMIC-CXR; its metadata file has their studies and views."""
     return bool(ids) and all(map(_DICOM_ID.fullmatch, ids))
 
 

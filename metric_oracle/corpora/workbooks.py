@@ -54,7 +54,7 @@ def read_sheet(path: Path) -> tuple[list[str], list["pl.Series"], str]:
 
 
 def _n_above_header(cells: "pl.DataFrame") -> int:
-    """Return the number of rows above the header: those with one cell, such as a title, before one with usual names."""
+    """Return the number of rows above the header: titles, of one cell each, if usual names of columns follow them."""
     for number, row in enumerate(cells.head(_TITLES + 1).iter_rows()):
         names = [name for name in row if name]
         if len(names) > 1:

@@ -129,7 +129,7 @@ def _listed_words(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _phrase(words: Sequence[str]) -> list[str]:
-    """Return the words that a word modifies, of those behind it in its clause."""
+    """Return the phrase that "left" or the like modifies, such as "lung base"; `words` follow it in its clause."""
     phrase: list[str] = []
     for word in words:
         if word in _ENDS or (phrase and word in _KIND_OF):

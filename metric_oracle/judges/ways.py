@@ -152,7 +152,7 @@ def _lines_of(pairs: Sequence[Pair]) -> Iterator[bytes]:
 
 
 class _Exchange:
-    """Writes lines to a process and reads its lines, with no wait that a signal cannot interrupt.
+    """Writes lines to a process and reads its lines; Ctrl-C ends a wait at once.
 
     The end of the process is the end of its lines, even if a child of it holds its output. Waits are short, because
     Polars lets a wait go on after SIGINT, of which Python then learns too late.

@@ -37,7 +37,7 @@ class LabelSets:
 
 
 def as_labels(file_or_data: Any) -> Labels:
-    """Return CheXbert labels from a file or table, or from 14 numbers for each report: a dict by id, an array.
+    """Return CheXbert labels from a file or table, or from 14 numbers for each report in a dict by id or an array.
 
     They mean the same as in a file, or are classes; see `label_tables.classes_of`. Rows of an array belong to the
     reports in their order. Raise InputError for anything else.

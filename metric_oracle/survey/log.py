@@ -261,7 +261,7 @@ class Log:
         self._checks.append(self._journal.end.check)
 
     def _event(self, line: JournalLine) -> Event | None:
-        """Return the event of a line of the log; None if it is no valid one, or not the next."""
+        """Return the event of a line of the log; None if it is not valid, or not the one that comes next."""
         record = line.record or {}
         try:
             self._check({**record, "base": 0})

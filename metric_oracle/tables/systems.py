@@ -267,7 +267,7 @@ def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
 
 
 def _ids(scores: Scores) -> list[str]:
-    """Return the ids of the studies of a system, in the order of its scores."""
+    """Return the ids of the studies that a system was scored on, in the order of its file."""
     return [str(i) for i in scores.table["query_id"].to_pylist()]
 
 
@@ -283,9 +283,8 @@ def _check_studies(one: tuple[str, Scores], other: tuple[str, Scores]) -> None:
     ]
     n_common = len(ids_of_a) - len(only[0])
     raise InputError(
-        f"{shown(a)} has scores of {len(ids_of_a):,} studies and {shown(b)} of {len(ids_of_b):,}: {n_common:,} in "
-        "both, "
-        f"{counted[0]}, {counted[1]}.",
+        f"{shown(a)} has scores of {len(ids_of_a):,} studies and {shown(b)} of {len(ids_of_b):,}: "
+        f"{n_common:,} in both, {counted[0]}, {counted[1]}.",
         f"Write the references of the {n_common:,} to a file, and score both against it with {option('inner', True)}."
         if n_common
         else "Check that both have the ids of the same studies.",

@@ -68,7 +68,7 @@ def search_labels(corpus, vectors, first, last, k, work, answers):
 
 
 def cosines(dot, squares, square):
-    """Return the exact cosines of label vectors, float64[...], 0 where a length is 0.
+    """Return the exact cosines of label vectors, float64[...]; 0 where all labels of one are 0.
 
     `dot`, float64[...], are their products, `squares` the squared lengths of the documents, and `square` those of the
     queries. Each cosine is the root of one quotient of integers, so that equal cosines are equal numbers.
