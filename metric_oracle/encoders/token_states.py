@@ -97,7 +97,7 @@ class TokenEncoder:
             import torch
             import transformers  # noqa: F401
         except ImportError as error:
-            raise not_installed(f"encoder {model}", error.name, "encoders") from None
+            raise not_installed(f"encoder {shown(Path(model))}", error.name, "encoders") from None
         self.device = choose_device(device)
         self._folder, self.name = find(model)
         with quiet():

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.errors import not_installed
+from metric_oracle.base.errors import not_installed, shown
 
 
 def named_models(files_or_models: Mapping[str, Any]) -> list[Path]:
@@ -23,7 +23,7 @@ def check_installed(models: Sequence[object]) -> None:
     to_run = [model for model in models if model is not None]
     missing = [library for library in ("torch", "transformers") if find_spec(library) is None]
     if to_run and missing:
-        raise not_installed(str(to_run[0]), missing[0], "encoders")
+        raise not_installed(shown(Path(str(to_run[0]))), missing[0], "encoders")
 
 
 def check_device(device: str | None, models: Sequence[object]) -> None:
