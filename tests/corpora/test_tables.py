@@ -1,6 +1,7 @@
 """What Polars' own readers do not keep of the rules of tables, and so Arrow and Python read."""
 
 import json
+from importlib.util import find_spec
 
 import polars as pl
 import pyarrow as pa
@@ -120,7 +121,8 @@ def test_rows_that_repeat_the_header_are_left_out(tmp_path, monkeypatch, ending)
         assert (found.ids, found.texts) == (["1", "2", "3"], texts)
         assert "without 2 rows that repeat the header" in found.source
         assert "3 of 3 rows" in found.source
-    assert mo.score(frame, frame.to_pandas(), "rouge-l").table["query_id"].to_pylist() == ["1", "2", "3"]
+    other = frame.to_pandas() if find_spec("pandas") else frame.to_arrow()
+    assert mo.score(frame, other, "rouge-l").table["query_id"].to_pylist() == ["1", "2", "3"]
     if ending not in ("json", "parquet"):
         monkeypatch.setattr(streams, "AT_ONCE", 1)
         assert [text for piece in streams.stream_reports(path, 1) for text in piece.texts] == texts
@@ -157,7 +159,8 @@ def test_tables_without_rows(tmp_path, oracle):
     (tmp_path / "e.json").write_text("[]")
     frame.cast(pl.Null).write_parquet(tmp_path / "e.parquet")
     files = [tmp_path / name for name in ("h.csv", "c.json", "e.json", "e.parquet")]
-    for empty in (*files, frame, frame.to_pandas(), frame.to_arrow(), frame.to_dict(as_series=False), {}, []):
+    frames = [frame.to_pandas()] if find_spec("pandas") else []
+    for empty in (*files, frame, *frames, frame.to_arrow(), frame.to_dict(as_series=False), {}, []):
         for call in (
             lambda given: mo.score(given, {"1": "Clear."}, "rouge-l"),
             lambda given: mo.score({"1": "Clear."}, given, "rouge-l"),
