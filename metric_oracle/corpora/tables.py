@@ -156,7 +156,7 @@ class Table:
     def _leave_out(self, is_header: "pl.Series") -> None:
         """Leave out the rows that repeat the header, and say so in the note."""
         keep = ~is_header
-        object.__setattr__(self, "note", ", ".join(filter(None, [self.note, note_on_headers(is_header.sum())])))
+        object.__setattr__(self, "note", ", ".join(filter(None, [self.note, note_on_headers(int(is_header.sum()))])))
         object.__setattr__(self, "columns", [column.filter(keep) for column in self.columns])
         if self.keys is not None:
             object.__setattr__(self, "keys", self.keys.filter(keep))
