@@ -20,7 +20,7 @@ from metric_oracle.synthetic.demo import find_encoder
 
 QUERY = "Small left pleural effusion. No pneumothorax."
 # The files of `oracle example` that a metric reads besides the reports: option, file of the corpus, file of the query.
-READS = {"radgraph": ("--radgraph", "train_graphs.json", "test_graphs.json")}
+PROJECT = ["--project", "first/oracle.toml"]  # names the graphs beside the reports
 PROGRAM = "from benchmarks.first import watch; watch()"
 
 
@@ -51,13 +51,11 @@ def _measure(metrics: Sequence[str]) -> Iterator[Row]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             _run("example", ["example", "first"], folder)
-            option, corpus, queries = READS.get(metric, ("", "", ""))
-            build = ["build-index", "first/train.csv", "--out", "INDEX", "-m", metric, "--quiet"]
-            build += (
-                [option, f"first/{corpus}"] if option else ["--encoder", encoder, "--layer", "5"] if encoder else []
-            )
-            search = ["retrieve", "INDEX", *(["first/test.csv"] if option else ["--text", QUERY]), "-m", metric]
-            search += [option, f"first/{queries}"] if option else []
+            reads_graphs = metric == "radgraph"
+            build = ["build-index", *(["train", *PROJECT] if reads_graphs else ["first/train.csv"]), "-m", metric]
+            build += ["--encoder", encoder, "--layer", "5"] if encoder else []
+            build += ["--out", "INDEX", "--quiet"]
+            search = ["retrieve", "INDEX", *(["test", *PROJECT] if reads_graphs else ["--text", QUERY]), "-m", metric]
             yield _run(f"build-{metric}", build, folder)
             for time_ in ("first", "second"):
                 yield _run(f"{time_}-retrieve-{metric}", [*search, "--quiet"], folder)
@@ -65,8 +63,8 @@ def _measure(metrics: Sequence[str]) -> Iterator[Row]:
         folder = Path(name)
         _run("example", ["example", "first"], folder)
         yield _run("build-study", ["build-index", "first/train.csv", "--out", "INDEX", "--quiet"], folder)
-        words = ["study", "INDEX", "first/test.csv", "-m", "bleu,rouge-l", "--out", "study"]
-        words += ["--model", "Strong=first/strong.csv", "--model", "Weak=first/weak.csv"]
+        files = ["first/test.csv", "Strong=first/strong.csv", "Weak=first/weak.csv"]
+        words = ["study", "INDEX", *files, "-m", "bleu,rouge-l", "--out", "study"]
         yield _run("first-study", words, folder)
 
 

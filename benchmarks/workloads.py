@@ -40,6 +40,7 @@ from benchmarks.state_peers import APPROXIMATE, STATE_PEERS
 from metric_oracle.base.choices import Backend
 from metric_oracle.bench.timing import columns_of, repeated, single_studies, timed
 from metric_oracle.metrics import get_metric
+from metric_oracle.projects import write_entry
 from metric_oracle.tables.systems import RANDOM
 
 FULL_SIZE = (185_538, 2_192)  # reports and tests that the goals hold for
@@ -286,17 +287,15 @@ def _study(bench: Bench) -> Measurement:
         need_states(metric)
     data = bench.states
     metrics = ",".join([*ALL, "chexbert:labels", *OF_STATES])
-    arguments = [data.index_folder, data.corpus / "test.csv", "--metrics", metrics, "--encoder", data.encoder]
-    for split in ("test", *MODELS):
-        files = graph_options(data.corpus, split) | embedding_options(data.vectors, split)
-        files |= label_options(data.corpus, split)
-        uncertain = files.pop("uncertain")
-        prefix, name = ("", "") if split == "test" else ("model-", f"{split}=")
-        arguments += ["--model", f"{name}{data.corpus / split}.csv"] if name else ["--uncertain", uncertain]
-        for option, file in files.items():
-            arguments += [f"--{prefix}{option.replace('_', '-')}", f"{name}{file}"]
+    splits = ("test", *MODELS)
     with tempfile.TemporaryDirectory(dir=bench.scratch) as folder:
-        record = Path(folder) / "marks.json"
+        record, project = Path(folder) / "marks.json", Path(folder) / "oracle.toml"
+        for split in splits:
+            entry = {"file": data.corpus / f"{split}.csv"} | graph_options(data.corpus, split)
+            entry |= embedding_options(data.vectors, split) | label_options(data.corpus, split)
+            entry = {name: str(one.resolve()) if isinstance(one, Path) else one for name, one in entry.items()}
+            write_entry(project, split, {name.replace("_", "-"): one for name, one in entry.items()})
+        arguments = [data.index_folder, *splits, "-m", metrics, "--encoder", data.encoder, "--project", project]
         command = [sys.executable, "-c", _STUDY, record, "study", *arguments, "--out", Path(folder) / "study"]
         whole = timed(partial(_command, [str(part) for part in command], bench))
         found = json.loads(record.read_text(encoding="utf-8"))

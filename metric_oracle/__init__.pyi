@@ -1,5 +1,7 @@
 # The public names: this list alone is read, by type checkers and by `metric_oracle.base.lazy`.
 from metric_oracle.annotating import annotate as annotate
+from metric_oracle.projects import project as project
+from metric_oracle.judges.given import judge as judge
 from metric_oracle.reading import reports as reports
 from metric_oracle.retrieval.groups import pairwise as pairwise
 from metric_oracle.retrieval.rewards import consensus_reward as consensus_reward, reward as reward

@@ -86,6 +86,12 @@ def usage_line(error: Any) -> str:
     if kind == "NoSuchOption":
         name = option if re.fullmatch(r"--?[a-z][a-z-]*", option) else shown(option)
         near = getattr(error, "possibilities", None)
+        from metric_oracle.commands.former import instead
+
+        known = {opt for one in context.command.params for opt in one.opts} if context is not None else ()
+        entry = instead(sys.argv[1:], known)
+        if entry:
+            return f"{command}: no such option {name}. {entry}"
         return f"{command}: no such option {name}. " + (f"Did you mean {near[0]}?" if near else step)
     if kind == "BadOptionUsage":
         rule = "needs a value" if "requires" in error.message else "takes no value"

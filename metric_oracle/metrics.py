@@ -118,6 +118,8 @@ def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:
     """Return a list of metric names from a name, several names separated by commas, or a sequence; None from None."""
     if metrics is None:
         return None
+    if not isinstance(metrics, str) and not all(isinstance(name, str) for name in metrics):
+        raise InputError("metrics", "must be names of metrics", "a judge", f"{as_called('rerank')} takes judges.")
     return [name.strip() for name in metrics.split(",")] if isinstance(metrics, str) else list(metrics)
 
 
@@ -136,7 +138,10 @@ def _hint(metric: str, for_scores: bool) -> str:
         if folded(name.partition(":")[0]) == bare and (record.is_searched or for_scores)
     ] or get_close_matches(metric.lower(), [*METRICS, *ALIASES], n=1, cutoff=0.7)
     if not near:
-        return "Choose one; docs/coming-from.md has what other tools call a metric."
+        return (
+            f"Choose one, or for scores and {as_called('rerank')} a judge of oracle.toml; docs/coming-from.md has what "
+            "other tools call a metric."
+        )
     return f"Did you mean {' or '.join(map(repr, near))}?"
 
 

@@ -24,7 +24,7 @@ from metric_oracle.indexes.shards import ShardSet, is_prepared, is_set, not_one_
 from metric_oracle.records import Metric
 from metric_oracle.sources.attaching import ARGUMENTS, attach_sources, run_models
 from metric_oracle.sources.availability import check_device, check_installed, named_models
-from metric_oracle.sources.keywords import Sources
+from metric_oracle.sources.keywords import OF_ENCODER, Sources
 from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
 
 # Reports in any form: a file or folder, a prepared folder, `Reports`, a list, dict, Arrow table, frame or dataset.
@@ -43,8 +43,6 @@ Queries: TypeAlias = Annotated[
 MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncertain", "tell")
 
 
-# Options of the encoder of token states.
-OF_ENCODER = ("layer", "states", "bf16", "rescale_table")
 # The call that takes an option of `Read`, for advice in messages.
 HOMES = {field.name: "mo.reports(..., read=mo.Read({}))" for field in fields(Read)}
 
@@ -67,6 +65,8 @@ class AttachedReports:
         Options of the models, how uncertain labels count, and the function that gets notes.
     of_encoder : dict
         Those of the arguments `encoder`, `layer`, `states`, `bf16` and `rescale_table` that were given.
+    title : str
+        What tables call the reports, from an oracle.toml; empty if it says nothing.
     """
 
     data: Given
@@ -74,6 +74,7 @@ class AttachedReports:
     sources: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, Any] = field(default_factory=dict)
     of_encoder: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
     _loaded: dict[tuple[str | None, tuple[str, ...]], Reports] = field(default_factory=dict)
     _written: dict[str | None, Reports] = field(default_factory=dict)  # predictions that were read
     _told: set[str] = field(default_factory=set)
@@ -89,7 +90,9 @@ class AttachedReports:
 
     @property
     def name(self) -> str | None:
-        """Name of the file, up to its first full stop; None for reports in memory."""
+        """The title, or the name of the file up to its first full stop; None for reports in memory."""
+        if self.title:
+            return self.title
         return Path(self.data).name.partition(".")[0] if isinstance(self.data, str | Path) else None
 
     @property

@@ -4,7 +4,7 @@ Every function that compares what models wrote with what radiologists wrote gets
 tell alike.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ class Nouns:
 
     references: str = "references"
     prediction: str = "{name}"  # of a name, such as "model {shown}" with the name in quotes
-    section: str = "predicted_section"  # the option that states the section of predictions, "" if there is none
+    has_section: bool = True  # whether a caller can state the section of predictions
     is_of_index: bool = False  # whether the references have the section of an index
     may_have_more: bool = False  # whether predictions without a reference are left out, and are no error
     is_told: bool = False  # whether a listener hears what was read of each side, also where there is nothing to note
@@ -48,16 +48,15 @@ class Nouns:
         """Whether messages call predictions by their name alone, as where there is one side of them."""
         return self.prediction == "{name}"
 
-    def step_for(self, name: str, section: str, other: str) -> str:
+    def step_for(self, section: str, other: str) -> str:
         """Return the advice for references of the section `section` and predictions of the section `other`."""
-        value = section if self.is_name else f"{name}={section}"
         read = "mo.reports({}, read=mo.Read(section={}))"
         if self.is_of_index:
-            stated = option(self.section, value, python=read.format("...", section))
+            stated = option("predicted_section", section, python=read.format("...", section))
             return f"Say by {stated} what it writes, or search an index of its section"
         step = f"Pass {option('section', other, python=read.format('references', other))}"
-        stated = option(self.section, value, python=read.format("predictions", section))
-        return f"{step}, or {stated} where that is what the model writes" if self.section else step
+        stated = option("predicted_section", section, python=read.format("predictions", section))
+        return f"{step}, or {stated} where that is what the model writes" if self.has_section else step
 
 
 _PLAIN = Nouns()
@@ -193,9 +192,9 @@ class Sides:
         known = (None, "") if self.truth is None else self.truth.known_section
         for name, one in self.written.items() if self.truth is not None else ():
             section = one.section if isinstance(one, Samples) else one.known_section
-            step = self.nouns.step_for(name, str(known[0]), str(section[0]))
+            step = self.nouns.step_for(str(known[0]), str(section[0]))
             nouns = (self.nouns.references, self.noun(name))
-            warning = check_sections(known, section, nouns, step, option_of_other=self.nouns.section or "section")
+            warning = check_sections(known, section, nouns, step, has_option=self.nouns.has_section)
             if warning:
                 self.tell(warning)
 
@@ -303,12 +302,10 @@ class Sides:
         }
         return {argument: value for argument, value in own.items() if argument not in shared}
 
-    def check_sources(self, name: str, metrics: Iterable[Metric]) -> None:
-        """Raise InputError unless both sides have the sources of the metrics.
-
-        A source must be given for both sides, whatever the metrics.
-        """
-        given = self._sources_of_both(name)
+    def check_sources(self, name: str, metrics: Sequence[Metric]) -> None:
+        """Raise InputError unless both sides have the sources of the metrics; of none, all that one side has."""
+        read = {kind for record in metrics for kind in record.representations} if metrics else {*REPRESENTATIONS}
+        given = self._sources_of_both(name, read)
         given |= {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
         # Token states of the references are made with the encoder of the predictions'.
         held = self.written[name].attached
@@ -318,10 +315,11 @@ class Sides:
                 needs = REPRESENTATIONS[kind].source
                 if needs is not None and kind not in given and record.is_searched:
                     what, rule = f"{needs.plural} of both sides", f"must be given for metric {record.name!r}"
-                    raise InputError(what, rule, "none", f"Add {needs.both_sides}.")
+                    each = ", for each side" if needs.made == "attached" else ""
+                    raise InputError(what, rule, "none", f"Add {needs.option}{each}.")
 
-    def _sources_of_both(self, name: str) -> set[str]:
-        """Return the names of the sources that both sides have; raise InputError for one that was given for one side.
+    def _sources_of_both(self, name: str, needed: Set[str]) -> set[str]:
+        """Return the names of the sources that both sides have; raise InputError for a needed one that one side has.
 
         With `uncertain` a CheXbert model gives labels, too.
         """
@@ -336,9 +334,9 @@ class Sides:
             of_chexbert = kind == "labels" and is_labelled
             both = argument in models or (of_chexbert and argument not in files and argument not in own)
             has = [argument in of or kind in kinds or both for of, kinds in zip((files, own), held, strict=True)]
-            if any(has) and not all(has) and (argument in files or argument in own):
+            if kind in needed and any(has) and not all(has) and (argument in files or argument in own):
                 lacking, rule = "references" if has[1] else "predictions", "must be given for both sides"
-                raise InputError(source.plural, rule, f"none for the {lacking}", f"Add {source.both_sides}.")
+                raise InputError(source.plural, rule, f"none for the {lacking}", f"Add {source.option}, for each side.")
             found |= {kind} if all(has) else set()
         return found
 

@@ -23,6 +23,7 @@ from metric_oracle import cli
 from metric_oracle.encoders import token_states
 from metric_oracle.indexes import stems
 from metric_oracle.kernels import _device
+from metric_oracle.projects import FIRST, write_entry
 from support import PROFILE, PROFILES, assert_refused, lacking, write_corpus
 from support.encoder import FakeEncoder
 from support.interpreted import run_once
@@ -164,6 +165,25 @@ def oracle(monkeypatch, capsys):
             code = end.code or 0
         captured = capsys.readouterr()
         return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def named(tmp_path_factory, monkeypatch):
+    """Return a function that names a file of reports in the oracle.toml that the test's commands read.
+
+    It takes the name, the file and what the entry says, by names of arguments, and returns the name. With `kind`
+    "encoders" it names an encoder, of which the file is the model; with "judges" a judge, which has no such file.
+    """
+    place = tmp_path_factory.mktemp("names") / "oracle.toml"
+
+    def run(name, file=None, kind="reports", **said):
+        monkeypatch.setenv("ORACLE_PROJECT", str(place))
+        said = {key: str(value) if isinstance(value, Path) else value for key, value in said.items()}
+        first = {} if file is None else {FIRST[kind]: str(file)}
+        write_entry(place, name, {**first, **{key.replace("_", "-"): said[key] for key in said}}, kind)
+        return name
 
     return run
 

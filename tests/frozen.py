@@ -51,8 +51,11 @@ SESSIONS = {
     "search": (
         (),
         """
-        build-index train.csv --radgraph train_graphs.json --chexbert-labels train_labels.csv --uncertain negative
-            --out INDEX
+        reports
+        reports mine test.csv --radgraph test_graphs.json --title "My tests"
+        reports mine
+        reports drawn samples.jsonl --dry-run
+        build-index train --out INDEX
         build-index test.csv --radgraph test_graphs.json --out TESTS --quiet
         info INDEX
         info INDEX --check --format jsonl
@@ -60,18 +63,16 @@ SESSIONS = {
         metrics --format jsonl
         retrieve INDEX --text "No acute cardiopulmonary process." -m rouge-l -k 3
         retrieve INDEX --text "Small left pleural effusion." -m bleu -k 2 --format csv
-        retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json --out oracle.parquet
+        retrieve INDEX mine -m radgraph --out oracle.parquet
         retrieve INDEX TESTS -m radgraph -k 2 --out two.csv
         retrieve INDEX TESTS -m cider-d --no-text --out cider.jsonl
-        retrieve INDEX test.csv -m chexbert:agreement --chexbert-labels test_labels.csv --uncertain negative
-            --no-text --out labels.csv
+        retrieve INDEX test -m chexbert:agreement --no-text --out labels.csv
         retrieve INDEX test.csv -m temporal --no-text --format jsonl
         retrieve INDEX test.csv -m jaccard:2 --no-text --format table
-        retrieve INDEX test.csv -m radgraph+chexbert:agreement --radgraph test_graphs.json
-            --chexbert-labels test_labels.csv --uncertain negative --no-text --out sum.parquet
-        retrieve INDEX test.csv -m crg --chexbert-labels test_labels.csv --uncertain negative --no-text --out crg.csv
+        retrieve INDEX test -m radgraph+chexbert:agreement --no-text --out sum.parquet
+        retrieve INDEX test -m crg --no-text --out crg.csv
         verify INDEX oracle.parquet TESTS --sample 24
-        verify INDEX oracle.parquet test.csv --radgraph test_graphs.json
+        verify INDEX oracle.parquet mine
         verify INDEX two.csv TESTS
         report oracle.parquet --queries TESTS --index INDEX --out page.html
         report oracle.parquet --queries TESTS --index INDEX --no-text --out short.html
@@ -108,23 +109,19 @@ SESSIONS = {
     "scores": (
         (),
         """
-        score test.csv strong.csv --radgraph test_graphs.json --predicted-radgraph strong_graphs.json
-            -m radgraph,bleu,rouge-l --out strong.parquet
-        score test.csv fair.csv --radgraph test_graphs.json --predicted-radgraph fair_graphs.json
-            -m radgraph,bleu,rouge-l --out fair.parquet
-        score test.csv weak.csv --radgraph test_graphs.json --predicted-radgraph weak_graphs.json
-            -m radgraph,bleu,rouge-l --out weak.parquet
+        score test strong -m radgraph,bleu,rouge-l --out strong.parquet
+        score test fair -m radgraph,bleu,rouge-l --out fair.parquet
+        score test weak -m radgraph,bleu,rouge-l --out weak.parquet
         score test.csv strong.csv -m bleu,rouge-l,temporal,jaccard:1
         score test.csv strong.csv -m bleu-1:coco,bleu-4:coco,rouge-l:coco,cider-d --out coco.csv
         score test.csv strong.csv -m bleu,rouge-l --format csv
-        score test.csv strong.csv --radgraph test_graphs.json --predicted-radgraph strong_graphs.json
-            -m bleu,radgraph --published-names --out published.csv
-        score test.csv strong.csv -m srr-bert,labels:f1,labels:agreement --srr-labels test_srr.csv
-            --predicted-srr-labels strong_srr.csv --labels test_labels.csv --predicted-labels strong_labels.csv
-            --uncertain positive --out labels.jsonl
+        score test strong -m bleu,radgraph --published-names --out published.csv
+        reports tests test.csv --srr-labels test_srr.csv --labels test_labels.csv --uncertain positive
+        reports ours strong.csv --srr-labels strong_srr.csv --labels strong_labels.csv --uncertain positive --quiet
+        score tests ours -m srr-bert,labels:f1,labels:agreement --out labels.jsonl
         build-index train.csv --radgraph train_graphs.json --out INDEX --quiet
-        retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json --out oracle.parquet
-        baseline random INDEX test.csv -m radgraph --radgraph test_graphs.json --out random.parquet
+        retrieve INDEX test -m radgraph --out oracle.parquet
+        baseline random INDEX test -m radgraph --out random.parquet
         table strong.parquet weak.parquet --resamples 1000
         table strong.parquet weak.parquet --resamples 1000 --format md
         table Strong=strong.parquet Fair=fair.parquet Weak=weak.parquet oracle=oracle.parquet random=random.parquet
@@ -157,9 +154,8 @@ SESSIONS = {
         ("matplotlib",),
         """
         build-index train.csv --radgraph train_graphs.json --out INDEX --quiet
-        study INDEX test.csv --radgraph test_graphs.json -m bleu,radgraph --model Strong=strong.csv
-            --model-radgraph Strong=strong_graphs.json --out study
-        study INDEX test.csv -m bleu,rouge-l --model Strong=strong.csv --model Weak=weak.csv
+        study INDEX test Strong=strong -m bleu,radgraph --out study
+        study INDEX test.csv Strong=strong.csv weak -m bleu,rouge-l
         """,
     ),
     "copies": (
@@ -177,8 +173,7 @@ SESSIONS = {
     "mining": (
         (),
         """
-        build-index test.csv --radgraph test_graphs.json --chexbert-labels test_labels.csv --uncertain negative
-            --out MINED
+        build-index test --out MINED
         mine MINED -m rouge-l -k 3 --where "radgraph<=0.3" --out negatives.parquet
         mine MINED -m radgraph -k 2 --exclude text --min-score 0.2 --out positives.parquet
         mine MINED -m radgraph+chexbert:agreement -k 1 --self-score --where "chexbert:agreement>=0.5"
@@ -199,7 +194,7 @@ SESSIONS = {
     "samples": (
         (),
         """
-        consensus samples.jsonl -m radgraph,rouge-l --radgraph samples_graphs.json --weighted --out chosen.csv
+        consensus samples -m radgraph,rouge-l --weighted --out chosen.csv
         consensus samples.jsonl -m rouge-l
         consensus samples.jsonl -m rouge-l --out agreed.parquet
         build-index train.csv --metrics rouge-l --out INDEX --quiet

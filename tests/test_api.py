@@ -11,7 +11,6 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base import public
-from metric_oracle.base.declared import declarations
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import read_label_table, read_labels
 from metric_oracle.corpora.read import APPLYING, Read
@@ -21,7 +20,6 @@ from metric_oracle.encoders import token_states
 from metric_oracle.indexes import bertscore
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.radgraph import spell_graph
-from metric_oracle.judges.opening import JudgeOptions
 from metric_oracle.metrics import SEARCHED, SOURCES, get_metric
 from metric_oracle.reading import OF_ENCODER
 from metric_oracle.records import SourceRecord
@@ -250,8 +248,8 @@ def test_what_both_sides_share_is_the_same():
 
 
 def test_only_reports_have_more_than_ten_parameters():
-    """Everything that belongs to reports is given to `reports`, and nowhere else; a judge to its call."""
-    of_judge = declarations(JudgeOptions).keys() | {"pool", "tell"}
+    """Everything that belongs to reports is given to `reports`, and nowhere else; what describes a judge to `judge`."""
+    of_judge = {"keep", "pool", "tell"}
     functions = {name: getattr(mo, name) for name in mo.__all__ if inspect.isfunction(getattr(mo, name))}
     own = {name: public._known(function.__wrapped__).keys() - of_judge for name, function in functions.items()}
     many = {name for name, parameters in own.items() if len(parameters) > 10}

@@ -28,7 +28,10 @@ from metric_oracle.metrics import METRICS
 PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
 LEAVES = {"base", "metrics", "records"}
-ENGINE = LEAVES | {"annotating", "corpora", "findings", "indexes", "judges", "reading", "retrieval", "sides", "sources"}
+ENGINE = LEAVES | {
+    "annotating", "corpora", "findings", "indexes", "judges", "projects", "reading", "retrieval", "sides",
+    "sources",
+}  # fmt: skip
 ALLOWED = {
     "base": set(),
     "records": set(),
@@ -41,6 +44,7 @@ ALLOWED = {
     "sources": LEAVES | {"corpora", "encoders"},
     "indexes": LEAVES | {"corpora", "encoders", "kernels", "sources"},
     "reading": LEAVES | {"corpora", "indexes", "sources"},
+    "projects": LEAVES | {"corpora", "judges", "reading", "sources"},
     "annotating": LEAVES | {"corpora", "reading", "sources"},
     "sides": LEAVES | {"corpora", "indexes", "reading", "sources"},
     "findings": LEAVES | {"corpora", "indexes", "statistics"},

@@ -50,17 +50,22 @@ READ = "test reports: CSV, id study_id, column report, 12 of 12 rows\n"
 COMMAND = str(Path(sys.executable).with_name("oracle"))  # that of this environment, active or not
 
 
-def options(corpus, side):
-    """Return the options that name the files of one side."""
-    labels = ["--chexbert-labels", corpus[f"{side}_labels"], "--uncertain", "positive"]
-    return ["--radgraph", corpus[f"{side}_graphs"], *labels, "--chexbert", corpus[f"{side}_embeddings"]]
+@pytest.fixture
+def tests(named, corpus):
+    """Return the name of the test reports with the files beside them."""
+    files = {"radgraph": "graphs", "chexbert": "embeddings", "chexbert_labels": "labels"}
+    beside = {source: corpus[f"test_{file}"] for source, file in files.items()}
+    return named("humans", corpus["test"], **beside, uncertain="positive")
 
 
 @pytest.fixture(scope="module")
 def index(corpus, tmp_path_factory):
     """Return an index of everything, made by the command line."""
     out = tmp_path_factory.mktemp("index") / "I"
-    command = [COMMAND, "build-index", corpus["train"], "--out", out, *options(corpus, "train")]
+    command = [
+        COMMAND, "build-index", corpus["train"], "--out", out, "--radgraph", corpus["train_graphs"], "--chexbert",
+        corpus["train_embeddings"], "--chexbert-labels", corpus["train_labels"], "--uncertain", "positive",
+    ]  # fmt: skip
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, READ.replace("test ", "").replace("12", "120"))
     assert json.loads(done.stdout)["fingerprint"] == open_index(out).fingerprint
@@ -83,8 +88,8 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.parametrize("metric", COMPONENTS)
-def test_the_whole_way(oracle, corpus, index, tmp_path, metric):
-    given = [index, corpus["test"], "--metric", metric, *options(corpus, "test")]
+def test_the_whole_way(oracle, tests, index, tmp_path, metric):
+    given = [index, tests, "--metric", metric]
     code, out, err = oracle("retrieve", *given, "-k", 5)
     assert (code, err) == (0, READ)
     answers = [json.loads(line) for line in out.splitlines()]
@@ -107,7 +112,7 @@ def test_the_whole_way(oracle, corpus, index, tmp_path, metric):
         assert again.signature["index"] == open_index(index).fingerprint
         assert again.signature["metric"] == {"bleu": "bleu-2"}.get(metric, metric)
         assert again.signature["k"] == 5
-        code, out, err = oracle("verify", index, path, corpus["test"], *options(corpus, "test"))
+        code, out, err = oracle("verify", index, path, tests)
         assert (code, err) == (0, READ)
         assert out == "right: 60 pairs scored again, 12 queries searched by brute force\n"
 
@@ -497,7 +502,7 @@ def test_table_shows_the_first_queries_only():
             ["retrieve", "I", "q.csv", "--backend", "gpu"],
             r"oracle retrieve: --backend must be one of auto, cpu, cuda, r",
         ),
-        (["retrieve", "I", "q.csv", "--device", "gpu"], r"oracle retrieve: --device must be one of cpu, cuda; got"),
+        (["annotate", "q.csv", "--device", "gpu"], r"oracle annotate: --device must be one of cpu, cuda; got"),
         (["retrieve", "I", "q.csv", "--wrong"], r"oracle retrieve: no such option --wrong\. See"),
         (["retrieve", "I", "q.csv", "--zz zz"], r"oracle retrieve: no such option '--zz zz'\. See"),
         (
@@ -559,8 +564,8 @@ LINES = f"{SECRET}\non the left"
         ),
         (["score", "{}", "p.csv"], r"score: references must be an existing file or folder; got {}\. Check"),
         (
-            ["retrieve", "I", "q.csv", "--radgraph", "{}"],
-            r"retrieve: --radgraph must be an existing file or .*; got {}\.",
+            ["reports", "a", "q.csv", "--radgraph", "{}"],
+            r"reports: --radgraph must be an existing file or .*; got {}\.",
         ),
         (["retrieve", "I", "q.csv", "-m", "{}"], r"retrieve: --metric must be one of those that oracle .*; got {}\. C"),
         (["retrieve", "I", "q.csv", "--section", "{}"], r"oracle retrieve: --section must be one of .*; got {}\. See"),
@@ -601,7 +606,7 @@ def test_metrics_with_blanks_between_them(fails, line):
     fails(*line.split(), match=r".*\. Write several metrics with commas: -m bleu,rouge-l\.$")
 
 
-def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, monkeypatch):
+def test_all_is_checked_before_the_first_file(fails, named, corpus, index, tmp_path, monkeypatch):
     """Whatever can be wrong without a file is said before one is opened: the index and the queries are not there."""
     asked = ["retrieve", tmp_path / "no", tmp_path / "no.csv"]
     fails(*asked, "-m", "bleu,rouge-l", match=r"retrieve: --metric must be a single one; got 2\. Run the command once")
@@ -629,10 +634,11 @@ def test_all_is_checked_before_the_first_file(fails, corpus, index, tmp_path, mo
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         (tmp_path / "graphs.tar.gz").write_bytes(b"")
         model = ["--radgraph", tmp_path / "graphs.tar.gz", "--device", "cuda"]
+        named("no", tmp_path / "no.csv", radgraph=tmp_path / "graphs.tar.gz", device="cuda")
         match = r'{}: device "cuda" is not usable: no CUDA device found\. Use "cpu" or "auto"\.'
         fails("build-index", tmp_path / "no.csv", "--out", tmp_path / "J", *model, match=match.format("build-index"))
-        fails("score", tmp_path / "no.csv", tmp_path / "no.csv", *model, match=match.format("score"))
-        fails("retrieve", index, tmp_path / "no.csv", *model, match=match.format("retrieve"))
+        fails("score", "no", tmp_path / "no.csv", match=match.format("score"))
+        fails("retrieve", index, "no", match=match.format("retrieve"))
     build = ["build-index", corpus["train"], "--out", index]
     monkeypatch.setattr("metric_oracle.corpora.reports.read_reports", lambda *a, **o: pytest.fail("read"))
     fails(*build, match=r"build-index: --out must be a new folder; got .*, which exists\. Remove it or name another")
@@ -647,7 +653,7 @@ def test_outputs_that_are_inputs(fails, corpus, index, tmp_path):
     copy.write_text("token,weight\n")
     given = ["retrieve", index, corpus["test"], "--out", copy]
     match = r"retrieve: --out must be another file than the inputs; got .*, which is one\. Name another file\."
-    for option in ("--idf", "--encoder", "--vocabulary", "--radgraph"):
+    for option in ("--idf", "--encoder"):
         fails(*given, option, copy, match=match)
     rows = tmp_path / "rows.jsonl"
     rows.write_text("{}\n")

@@ -26,10 +26,10 @@ def index(corpus, tmp_path_factory):
     return build_index(reports(corpus["train"], radgraph=corpus["train_graphs"]), out).folder
 
 
-@pytest.fixture(scope="module")
-def given(corpus, index):
+@pytest.fixture
+def given(corpus, index, named):
     """Return the arguments that every kind takes."""
-    return [index, corpus["test"], "--metric", "radgraph", "--radgraph", corpus["test_graphs"]]
+    return [index, named("humans", corpus["test"], radgraph=corpus["test_graphs"]), "--metric", "radgraph"]
 
 
 def vectors(corpus):
@@ -57,7 +57,7 @@ def test_from_reports_to_verified_results(oracle, corpus, index, given, tmp_path
         written = read_results(tmp_path / "b.parquet")
         assert written.table.to_pylist() == lines
         assert (written.signature["baseline"], written.signature["metric"]) == (kind, "radgraph")
-        command = ["verify", index, tmp_path / "b.parquet", corpus["test"], "--radgraph", corpus["test_graphs"]]
+        command = ["verify", index, tmp_path / "b.parquet", "humans"]
         code, out, err = oracle(*command, *(vectors(corpus) if kind == "nearest" else []))
         assert (code, err) == (0, READ)
         assert out == f"right: {len(lines)} pairs scored again, 0 queries searched by brute force\n"
@@ -79,7 +79,7 @@ def test_files_that_nearest_takes(oracle, corpus, given, tmp_path):
 def test_help_has_the_options_of_files(oracle, kind):
     code, out, _ = oracle("baseline", kind, "--help")
     assert code == 0
-    for option in ("index", "queries", "--metric", "--out", "--radgraph", "--split-file", "--idf"):
+    for option in ("index", "queries", "--metric", "--out", "--split", "--encoder", "--idf"):
         assert option in out.lower()
     assert ("--draws" in out, "--plot" in out) == (kind in ("random", "expectation"), kind == "expectation")
 

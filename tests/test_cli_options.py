@@ -24,20 +24,16 @@ from metric_oracle import cli
 from metric_oracle.commands import inputs
 from metric_oracle.corpora.read import Read
 from metric_oracle.encoders.crepe_training import TrainingSettings
-from metric_oracle.metrics import ATTACHED
 from metric_oracle.mining.selection import Selection
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.sources import availability
 from metric_oracle.survey.create import SurveyOptions
 
-# Real: what is tested, leaves that know no files, and functions that only call those that they are given.
-CALLERS = ("together", "_numbered")
+# Real: what is tested, leaves that know no files, and functions that only call or part what they are given.
+CALLERS = ("together", "_numbered", "parted")
 DOOR = ("cli", "commands", "declared", "metrics", "errors", "typed", "arguments", "kernels", "lazy")
 # Command ("*": any) and option or argument -> where its value arrives, where that is not a parameter of its own name:
 # a pattern of function.parameter.
-PREDICTED = (*(name for record in ATTACHED for name in record.arguments), "id_column", "text_column", "section")
-MODELS_READING = ("id_column", "text_column", "ids", "metadata", "section")
-MODELS_OF = {"study": "models", "overlap": "sets", "survey create": "candidates"}  # and the argument with their names
 RENAMED = {
     ("*", "index"): r"open_index\.path",
     ("*", "queries"): r"reports\.data",
@@ -57,21 +53,11 @@ RENAMED = {
         for command in ("baseline nearest", "verify")
     },
     ("build-index", "reports"): r"reports\.data",
+    ("reports", "file"): r"reports\.data",
+    ("*", "--project"): r"current\.path",
     **{("score", side): r"reports\.data" for side in ("references", "predictions")},
-    **{("score", f"--predicted-{name.replace('_', '-')}"): rf"reports\.{name}" for name in PREDICTED},
-    **{(command, "--crepe"): r"crepe\.path" for command in ("rerank", "score")},
-    **{
-        (command, f"--crepe-{name}"): rf"crepe\.{name}"
-        for name in ("config", "vocabulary")
-        for command in ("rerank", "score")
-    },
     **{(command, "candidates"): r"reports\.data" for command in ("consensus", "best-of")},
     ("best-of", "references"): r"reports\.data",
-    **{
-        (command, f"--predicted-{name.replace('_', '-')}"): rf"reports\.{name}"
-        for command in ("best-of", "train-crepe")
-        for name in PREDICTED
-    },
     **{("consensus", f"--{name}"): r"write_numbers\.path" for name in ("utilities", "matrix")},
     **{(command, "--out"): rf"{command}\.out" for command in ("mine", "pairs")},
     ("overlap", "sets"): r"reports\.data|sets",
@@ -87,18 +73,8 @@ RENAMED = {
     ("compare-metrics", "--scatter"): r"write_figure\.path",
     **{(command, "--foreign"): r"read_foreign\.(?:name|path)" for command in ("table", "explore", "report")},
     **{(command, "--direction"): "directions" for command in ("table", "explore", "report")},
-    ("study", "--model"): r"reports\.data|models",
+    ("study", "models"): r"reports\.data|models",
     ("study", "--interval"): "method",
-    **{
-        ("study", f"--model-{name}".replace("_", "-")): rf"reports\.{name}|models"
-        for record in ATTACHED
-        for name in record.arguments
-    },
-    **{
-        (command, f"--model-{name}".replace("_", "-")): rf"reports\.{name}|{models}"
-        for command, models in MODELS_OF.items()
-        for name in MODELS_READING
-    },
     ("failure-modes", "--category"): "categories",
     ("crg", "--level"): "levels",
     **{(command, "results"): r"read_result\.file" for command in ("explore", "report")},
@@ -119,7 +95,14 @@ CHOOSES = {
     ("info", "--check"): [(["--check"], r"open_index\(\)\.verify_files")],
 }
 # What the door itself does; test_cli.py, test_cli_tools.py, copies/test_overlap.py and the last test here run them.
-OF_THE_DOOR = {("*", "--quiet"), ("*", "--format"), ("annotate", "*"), ("explore", "--images"), ("study", "--overlap")}
+OF_THE_DOOR = {
+    ("reports", "--dry-run"),
+    ("*", "--quiet"),
+    ("*", "--format"),
+    ("annotate", "*"),
+    ("explore", "--images"),
+    ("study", "--overlap"),
+}
 # What only makes sense beside another option, and without another argument.
 BESIDE = {
     ("score", "--published-names"): ["--out", "zz.csv"],
@@ -132,10 +115,6 @@ BESIDE = {
     ("mine", "--weights"): ["-m", "composite", "--out", "zz.parquet"],
     ("report", "*"): ["--out", "zz.html", "--queries", "zzq.csv"],
     ("study", "--overlap"): ["--out", "zzfolder"],
-    **{
-        ("overlap", f"--{field.name.replace('_', '-')}"): ["--references", "zzr.csv"]
-        for field in fields(Read)  # without the human reports, these have nothing to read
-    },
     ("explore", "*"): ["--queries", "zzq.csv"],
     **{("report", option): ["--out", "zz.html"] for option in ("--queries", "results", "--index")},
     **{("explore", option): [] for option in ("--queries", "results", "--index", "--port", "--ratings")},
@@ -144,13 +123,6 @@ BESIDE = {
     **{("report", option): ["--out", "zz.html", "--ratings", "zzr.csv"] for option in ("--samples", "--scores")},
     **{(command, "--direction"): ["--foreign", "zz=zz.csv"] for command in ("table", "explore")},
     ("report", "--direction"): ["--foreign", "zz=zz.csv", "--out", "zz.html"],
-    **{
-        ("study", f"--model-{what}"): ["--model", "zz0=zz.csv", "--model", "zz1=zz.csv"]
-        for what in (
-            *(name.replace("_", "-") for name in MODELS_READING),
-            *(name.replace("_", "-") for record in ATTACHED for name in record.arguments),
-        )
-    },
 }
 METRICS = ("rouge-l", "bleu-4")  # one where a command has a default: it takes one
 LEFT_OUT = {("retrieve", "--text"): "queries"}

@@ -60,7 +60,7 @@ def pair(tmp_path):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Return the options of an encoder, a RadGraph archive and a CheXbert checkpoint, all tiny."""
+    """Return an encoder, a RadGraph archive and a CheXbert checkpoint, all tiny."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
 
@@ -90,15 +90,23 @@ def models(tmp_path_factory):
     )  # fmt: skip
     transformers.BertModel(config).save_pretrained(encoder)
     transformers.BertTokenizerFast(str(encoder / "vocab.txt"), model_max_length=40).save_pretrained(encoder)
-    return ["--encoder", encoder, "--layer", 2, "--radgraph", archive, "--chexbert", checkpoint]
+    return {"encoder": encoder, "layer": 2, "radgraph": archive, "chexbert": checkpoint}
+
+
+@pytest.fixture
+def asked(pair, models, named):
+    """Return the command that scores the pair with the models, which run on both sides."""
+    named("tiny", models["encoder"], kind="encoders", layer=2)
+    named("humans", pair[0], radgraph=models["radgraph"], chexbert=models["chexbert"])
+    return ["score", "humans", pair[1], "--encoder", "tiny"]
 
 
 # From two CSV files to RadCliQ
 
 
-def test_from_two_csv_files_to_radcliq(oracle, pair, models, tmp_path):
+def test_from_two_csv_files_to_radcliq(oracle, asked, tmp_path):
     out = tmp_path / "report_scores.csv"
-    code, printed, err = oracle("score", *pair, *models, "--out", out, "--published-names")
+    code, printed, err = oracle(*asked, "--out", out, "--published-names")
     assert (code, printed) == (0, "")
     assert err.splitlines()[-1].startswith(f"{out}: 4 pairs: bleu-2 0.")
     with out.open(newline="", encoding="utf-8") as file:
@@ -124,41 +132,39 @@ def test_from_two_csv_files_to_radcliq(oracle, pair, models, tmp_path):
     assert made["radgraph"]["encoder"]["model"]
     assert made["chexbert"]["encoder"]["model"] == "chexbert"
 
-    code, printed, _ = oracle("score", *pair, *models)
+    code, printed, _ = oracle(*asked)
     records = [json.loads(line) for line in printed.splitlines()]
     assert [record["radcliq"] for record in records] == [float(row["RadCliQ-v1"]) for row in rows]
     assert "prediction" not in records[0]
 
 
-def test_the_same_from_files_of_both_sides(oracle, pair, models, tmp_path):
+def test_the_same_from_files_of_both_sides(oracle, named, asked, pair, models, tmp_path):
     """Graphs by study id and embeddings by id, as other tools leave them, give what the models give."""
     from metric_oracle.encoders.chexbert import CheXbert
     from metric_oracle.encoders.radgraph import RadGraph
 
-    options = dict(zip(models[::2], models[1::2], strict=True))
-    given = []
-    for prefix, reports in (("--", TEXTS), ("--predicted-", GENERATED)):
-        graphs = RadGraph(options["--radgraph"]).annotate(list(reports.values()))
-        path = tmp_path / f"graphs{prefix}.json"
+    for name, file, reports in zip("tg", pair, (TEXTS, GENERATED), strict=True):
+        graphs = RadGraph(models["radgraph"]).annotate(list(reports.values()))
+        path = tmp_path / f"graphs-{name}.json"
         path.write_text(json.dumps({study: graphs[str(i)] for i, study in enumerate(reports) if reports[study] != " "}))
-        embeddings = CheXbert(options["--chexbert"]).encode(list(reports.values()))[0]
-        np.save(tmp_path / f"e{prefix}.npy", embeddings)
-        (tmp_path / f"ids{prefix}.txt").write_text("\n".join(reports) + "\n")
-        given += [f"{prefix}radgraph", path, f"{prefix}chexbert", tmp_path / f"e{prefix}.npy"]
-        given += [f"{prefix}chexbert-ids", tmp_path / f"ids{prefix}.txt"]
-    asked = ["score", *pair, "--metrics", "radcliq, radcliq:v0", "--encoder", options["--encoder"], "--layer", 2]
-    code, printed, _ = oracle(*asked, *given)
+        embeddings = CheXbert(models["chexbert"]).encode(list(reports.values()))[0]
+        vectors, ids = tmp_path / f"e-{name}.npy", tmp_path / f"ids-{name}.txt"
+        np.save(vectors, embeddings)
+        ids.write_text("\n".join(reports) + "\n")
+        named(name, file, radgraph=path, chexbert=vectors, chexbert_ids=ids)
+    code, printed, _ = oracle("score", "t", "g", "--metrics", "radcliq, radcliq:v0", "--encoder", "tiny")
     assert code == 0
     from_files = [json.loads(line) for line in printed.splitlines()]
-    printed = oracle("score", *pair, "--metrics", "radcliq,radcliq:v0", *models)[1]
+    printed = oracle(*asked, "--metrics", "radcliq,radcliq:v0")[1]
     from_models = [json.loads(line) for line in printed.splitlines()]
     for got, expected in zip(from_files, from_models, strict=True):
         assert got.pop("query_id") == expected.pop("query_id")
         assert got == pytest.approx(expected, rel=1e-6)  # other batches, other rounding inside the models
 
 
-def test_labels_from_the_checkpoint(oracle, pair, models):
-    code, printed, _ = oracle("score", *pair, *models, "--uncertain", "negative", "--metrics", "chexbert:labels")
+def test_labels_from_the_checkpoint(oracle, named, pair, models):
+    named("humans", pair[0], chexbert=models["chexbert"], uncertain="negative")
+    code, printed, _ = oracle("score", "humans", pair[1], "--metrics", "chexbert:labels")
     assert code == 0
     assert json.loads(printed.splitlines()[0])["chexbert:labels"] == 1.0
 
@@ -231,12 +237,13 @@ def test_table_counts_pairs_that_could_not_be_scored(tmp_path):
     assert "pairs not scored lack a graph" in shown
 
 
-def test_r2gen_and_images(oracle, tmp_path):
+def test_r2gen_and_images(oracle, named, tmp_path):
     items = [{"id": f"CXR{n}_IM-1", "report": f"report {n}", "image_path": []} for n in (3, 1)]
     (tmp_path / "annotation.json").write_text(json.dumps({"train": [{**items[0], "id": "t"}], "test": items}))
     (tmp_path / "res.csv").write_text("report 3\nother words\n")
     annotation = tmp_path / "annotation.json"
-    code, out, err = oracle("score", annotation, tmp_path / "res.csv", "--split", "test", "--ids", annotation)
+    named("R2Gen", tmp_path / "res.csv", ids=annotation)
+    code, out, err = oracle("score", annotation, "R2Gen", "--split", "test")
     assert code == 0
     assert [json.loads(line)["rouge-l"] for line in out.splitlines()] == [1.0, 0.0]
     assert "predictions: CSV of one column without header, in the order of annotation.json, id id, 2 of 2 rows" in err
@@ -244,12 +251,12 @@ def test_r2gen_and_images(oracle, tmp_path):
     (tmp_path / "m.csv").write_text("dicom_id,study_id,ViewPosition\nd1,1,LL\nd2,1,PA\n")
     (tmp_path / "p.csv").write_text("report,dicom_id\nx,d1\nb c,d2\n")
     references = write(tmp_path / "r.csv", {"1": "b c"})
-    code, out, _ = oracle("score", references, tmp_path / "p.csv", "--metadata", tmp_path / "m.csv", "--seed", 4)
+    code, out, _ = oracle("score", references, named("images", tmp_path / "p.csv", metadata=tmp_path / "m.csv", seed=4))
     assert code == 0
     assert json.loads(out.splitlines()[0])["rouge-l"] == 1.0
 
 
-def test_the_sections_table_of_mimic_cxr_and_a_models_images(oracle, tmp_path):
+def test_the_sections_table_of_mimic_cxr_and_a_models_images(oracle, named, tmp_path):
     """As the README has it: all studies on one side, the images of the test split on the other."""
     studies = ["50000001", "50000002", "50000003"]
     rows = [[f"s{study}", f"Imp {study}.", f"Find {study}.", "", ""] for study in studies]
@@ -263,33 +270,38 @@ def test_the_sections_table_of_mimic_cxr_and_a_models_images(oracle, tmp_path):
         [f"Find {study}. Imp {study}." if view == "PA" else "x", i] for i, study, view in images if "2" not in study
     ]
     predictions = write(tmp_path / "test_reports.csv", written, ("report", "dicom_id"))
-    given = ["score", references, predictions, "--section", "findings+impression", "--metadata", metadata]
-    code, out, err = oracle(*given, "--split", "test", "--split-file", split_file)
+    named("model", predictions, metadata=metadata)
+    said = {"section": "findings+impression"}
+    named("humans", references, **said, split="test", split_file=split_file)
+    code, out, err = oracle("score", "humans", "model")
     assert code == 0, err
     found = [json.loads(line) for line in out.splitlines()]
     assert [record["query_id"] for record in found] == ["50000001", "50000003"]
     assert [record["rouge-l"] for record in found] == [1.0, 1.0]
     assert "pass --section" not in err
-    code, _, err = oracle(*given)
+    code, _, err = oracle("score", named("all", references, **said), "model")
     assert (code, "score: 3 references and 2 predictions must have the same ids" in err) == (2, True)
 
 
-def test_after_impression_and_columns(oracle, tmp_path):
+def test_after_impression_and_columns(oracle, named, tmp_path):
     (tmp_path / "p.json").write_text('{"1": {"model_prediction": "Findings: x. Impression: b c", "other": "b"}}')
     references = write(tmp_path / "r.csv", {"1": "b c"})
-    for options, expected in ((["--after-impression"], 1.0), (["--predicted-text-column", "other"], 2 / 3)):
-        code, out, _ = oracle("score", references, tmp_path / "p.json", *options)
+    for said, expected in (({"after_impression": True}, 1.0), ({"text_column": "other"}, 2 / 3)):
+        code, out, _ = oracle("score", references, named("p", tmp_path / "p.json", **said))
         assert code == 0
         assert json.loads(out.splitlines()[0])["rouge-l"] == expected
 
 
-def test_the_section_of_predictions_can_be_said(oracle, fails, tmp_path):
+def test_the_section_of_predictions_can_be_said(oracle, named, fails, tmp_path):
     references = tmp_path / "r.csv"
     references.write_text("study_id,impression\n1,b c\n")
     (tmp_path / "p.csv").write_text("study_id,findings\n1,b c\n")
     given = ["score", references, tmp_path / "p.csv"]
-    fails(*given, match=r"score: .* Pass --section findings, or --predicted-section impression where that is what the")
-    code, out, _ = oracle(*given, "--predicted-section", "impression")
+    fails(
+        *given,
+        match=r"score: .* Pass --section findings, or --section impression by oracle reports NAME FILE where that",
+    )
+    code, out, _ = oracle("score", references, named("p", tmp_path / "p.csv", section="impression"))
     assert (code, json.loads(out)["rouge-l"]) == (0, 1.0)
 
 
@@ -356,23 +368,21 @@ def test_where_scores_may_go(fails, pair, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"test.csv", "generated.csv"}
 
 
-def test_files_that_lack(fails, pair, tmp_path):
+def test_files_that_lack(fails, named, pair, tmp_path):
     fails("score", tmp_path / "no.csv", pair[1], match=r"score: there is no file or folder .*no\.csv\. Check")
     fails("score", pair[0], tmp_path / "no.csv", match=r"score: there is no file .*no\.csv\. Check")
     fails(
         "score", *pair, "--metrics", "radcliq", match=r"score: graphs of both sides must be given for metric 'radcliq'"
     )
     graphs = tmp_path / "g.json"
-    fails(
-        "score", *pair, "--radgraph", graphs, match=r"score: graphs must be given for both sides; got none for the pre"
-    )
-    fails("score", *pair, "--layer", 3, match=r"score: --encoder must be given with --layer; got none")
+    humans = named("humans", pair[0], radgraph=graphs)
+    fails("score", humans, pair[1], match=r"score: graphs must be given for both sides; got none for the pre")
 
 
 def test_help_teaches_by_example(oracle):
     code, out, _ = oracle("score", "--help")
     assert code == 0
-    for example in ("oracle score test.csv generated.csv --encoder", "--published-names", "annotation.json res.csv"):
+    for example in ("oracle score radiologists.csv model.csv -m", "--published-names", "oracle score test strong -m"):
         assert example in " ".join(out.split())
 
 
@@ -414,9 +424,6 @@ def test_crepe_wants_its_checkpoint(fails, corpus, crepe):
     fails(
         "score", *both, "-m", "crepe", match=r"score: --crepe must be given for metric 'crepe'; got none\. Add --crepe"
     )
-    fails("score", *both, "--crepe-config", crepe / "config.json", match=(
-        r"score: --crepe must name a checkpoint; got --crepe-config alone\. Add --crepe FOLDER\."
-    ))  # fmt: skip
     fails("score", *both, "--crepe", crepe.parent / "none", match=r"score: there is no file ")
 
 

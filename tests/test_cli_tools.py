@@ -33,8 +33,7 @@ def test_five_commands_from_files_to_a_table_one_of_them_killed(tmp_path):
     """Two prepared sets, three models, a study that is killed and goes on, and a table of its files."""
     folder = tmp_path / "try"
     write_example(folder)
-    models = [f"--model {name}={name}.csv --model-radgraph {name}={name}_graphs.json" for name in MODELS]
-    study = f"study INDEX TESTS -m bleu,radgraph {' '.join(models)} --out STUDY"
+    study = f"study INDEX TESTS {' '.join(MODELS)} -m bleu,radgraph --out STUDY"
 
     def start(line):
         command = [sys.executable, "-m", "metric_oracle", *shlex.split(line)]
@@ -92,7 +91,7 @@ def test_the_commands_of_an_example_run(oracle, tmp_path, monkeypatch):
     code, out, err = oracle("example", tmp_path / "try")
     assert (code, err) == (0, "")
     head, _, *lines = out.splitlines()
-    assert head == f"{tmp_path / 'try'}: 19 files. Try, in this folder:"
+    assert head == f"{tmp_path / 'try'}: 20 files. Try, in this folder:"
     assert lines == list(COMMANDS)
     monkeypatch.chdir(tmp_path / "try")
     for line in lines:

@@ -42,8 +42,12 @@ def test_the_outermost_call_names_an_error():
         (option("inner", True), ["inner"], "inner=True"),
         (option("text", False), None, "--no-text"),
         (option("text", False), ["text"], "text=False"),
-        (option("model_ids", "NAME=FILE", python='reading={"ids": ...}'), None, "--model-ids NAME=FILE"),
-        (option("model_ids", "NAME=FILE", python='reading={"ids": ...}'), [], 'reading={"ids": ...}'),
+        (
+            option("predicted_ids", "FILE", python='reading={"ids": ...}'),
+            None,
+            "--ids FILE by oracle reports NAME FILE",
+        ),
+        (option("predicted_ids", "FILE", python='reading={"ids": ...}'), [], 'reading={"ids": ...}'),
     ],
 )
 def test_an_option_is_written_for_the_caller(given, keywords, advice):

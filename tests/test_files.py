@@ -72,8 +72,11 @@ WRITTEN = {
         {"mined.parquet": ["pairs mined.parquet --shape trec --index INDEX --out qrels.txt"]},
     ),
     "study": (
-        ["study INDEX ex/test.csv -m bleu --model S=ex/strong.csv --out study"],
-        {"study/S.parquet": ["table a=study/S.parquet --resamples 200"]},
+        ["study INDEX ex/test.csv S=ex/strong.csv -m bleu --out study"],
+        {
+            "study/S.parquet": ["table a=study/S.parquet --resamples 200"],
+            "study/oracle.toml": ["report study --out page.html"],
+        },
     ),
     "survey": (
         [
@@ -105,6 +108,7 @@ TO_EDIT = "writes made-up files to try things on, which users change"
 FOR_PEOPLE = "its files are for people; `NAME.signature.json` has the checksum"
 NOT_READ = {
     "annotate": MODEL, "train-crepe": MODEL, "rerank": "writes what retrieve writes",
+    "reports": "writes oracle.toml, which users change: test_project.py",
     "merge": "writes what retrieve and mine write", "example": TO_EDIT, "synth": TO_EDIT, "demo": TO_EDIT,
     "pairs": "for training libraries", "pool": "a judge adds scores: test_judged_pools.py",
     "report": "a page", "explore": "writes nothing", "info": "writes nothing",

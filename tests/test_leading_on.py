@@ -52,10 +52,10 @@ def test_a_whole_annotation_against_predictions_of_its_tests(oracle, tmp_path):
     assert "all splits, 3 of 3 rows" in str(told[0].message)
 
 
-def test_a_column_of_chats(oracle, tmp_path):
+def test_a_column_of_chats(oracle, named, tmp_path):
     chat = [{"role": "user", "content": "Report?"}, *[{"role": "assistant", "content": "Clear."}] * 2]
     (tmp_path / "p.jsonl").write_text(json.dumps({"id": "3521", "messages": chat}))
-    words = ["score", write(tmp_path / "r.csv", TEXTS), tmp_path / "p.jsonl", "--predicted-text-column", "messages"]
+    words = ["score", write(tmp_path / "r.csv", TEXTS), named("chats", tmp_path / "p.jsonl", text_column="messages")]
     match = (
         r"score: .* has a chat of 3 messages in row 1, of which 2 are an assistant's text\. Write the content of the "
         "message that is the report, usually"

@@ -27,7 +27,7 @@ def test_commands_tell_it(oracle, files, tmp_path):
         (["retrieve", index, reports, "-m", "jaccard:2"], {"test reports"}),
         (["baseline", "random", index, reports, "-m", "rouge-l"], {"test reports"}),
         (
-            ["study", index, reports, "-m", "rouge-l,bleu", "--model", f"M={reports}"],
+            ["study", index, reports, f"M={reports}", "-m", "rouge-l,bleu"],
             {"test reports", "reports of model 'M'"},
         ),
     ):

@@ -52,7 +52,9 @@ CALLED += [
     (kind, name)
     for kind in CLASSES
     for name in dir(kind)
-    if not name.startswith("_") and isinstance(inspect.getattr_static(kind, name), FunctionType | classmethod)
+    if not name.startswith("_")
+    and isinstance(method := inspect.getattr_static(kind, name), FunctionType | classmethod)
+    and getattr(method, "__func__", method).__module__.startswith("metric_oracle.")  # not those of Mapping
 ]
 
 
@@ -219,7 +221,7 @@ CALLS = {
         "out must be a path that a file can have; got ",
     ),
     "a checkpoint without a path": (
-        lambda i: mo.rerank(i, TEXTS, crepe={}, pool="bleu:1"),
+        lambda i: mo.rerank(i, TEXTS, "crepe", crepe={}, pool="bleu:1"),
         "crepe must name a checkpoint; got none. Add 'path': FOLDER.",
     ),
     "a configuration without a checkpoint": (

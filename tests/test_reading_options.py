@@ -28,31 +28,31 @@ def own(tmp_path):
 
 
 REFERENCES = ("--id-column", "nr", "--text-column", "typed")
-MODELS = ("--model-id-column", "key", "--model-text-column", "made")
+MADE_BY = {"id_column": "key", "text_column": "made"}
 
 
-def test_three_models_need_two_options(own, oracle):
-    """One value is for all models; NAME=VALUE is for one, and before it."""
-    named = [f"--model={name.upper()}={own / name}.csv" for name in "ab"]
-    code, out, _ = oracle("study", own / "I", own / "refs.csv", *REFERENCES, *named, *MODELS, "-m", "rouge-l")
+def test_each_file_is_told_once(own, oracle, named):
+    models = [named(name.upper(), own / f"{name}.csv", **MADE_BY) for name in "ab"]
+    models.append(named("C", own / "c.csv", id_column="key", text_column="drawn"))
+    words = ("study", own / "I", own / "refs.csv", *models, *REFERENCES, "-m", "rouge-l")
+    code, out, _ = oracle(*words)
     means = {r["system"]: r["mean"] for r in map(json.loads, out.splitlines()) if not r["versus"]}
     wanted = mo.score(own / "good.csv", own / "made.csv", "rouge-l").mean()["rouge-l"]
-    assert (code, means["A"], means["B"]) == (0, wanted, wanted)
-    more = (f"--model=C={own / 'c.csv'}", "--model-text-column", "C=drawn")
-    code, out, _ = oracle("study", own / "I", own / "refs.csv", *REFERENCES, *named, *MODELS, *more, "-m", "rouge-l")
-    assert (code, json.loads(out.splitlines()[2])["mean"]) == (0, wanted)
+    assert (code, means["A"], means["B"], means["C"]) == (0, wanted, wanted, wanted)
+    named("humans", own / "refs.csv", id_column="nr", text_column="typed")
+    assert oracle("study", own / "I", "humans", *models, "-m", "rouge-l")[1] == out
 
 
-def test_overlap_and_surveys_take_any_columns(own, oracle):
-    code, out, _ = oracle("overlap", own / "I", own / "a.csv", *MODELS, "--references", own / "refs.csv", *REFERENCES)
+def test_overlap_and_surveys_take_any_columns(own, oracle, named):
+    written, humans = (
+        named("A", own / "a.csv", **MADE_BY),
+        named("H", own / "refs.csv", id_column="nr", text_column="typed"),
+    )
+    code, out, _ = oracle("overlap", own / "I", written, "--references", humans)
     assert code == 0
-    wanted = oracle("overlap", own / "I", f"a={own / 'made.csv'}", "--references", own / "good.csv")[1]
-    assert out == wanted
+    assert out == oracle("overlap", own / "I", f"A={own / 'made.csv'}", "--references", own / "good.csv")[1]
     survey = ("--raters", "ann", "--studies", 3)
-    code, *_ = oracle(
-        "survey", "create", own / "refs.csv", *REFERENCES, "--candidates", f"A={own / 'a.csv'}", *MODELS, *survey,
-        "--out", own / "S",
-    )  # fmt: skip
+    code, *_ = oracle("survey", "create", humans, "--candidates", f"A={written}", *survey, "--out", own / "S")
     assert code == 0
     oracle("survey", "create", own / "good.csv", "--candidates", f"A={own / 'made.csv'}", *survey, "--out", own / "W")
     shown, wanted = (json.loads((own / name / "survey.json").read_text())["studies"] for name in "SW")
@@ -60,56 +60,35 @@ def test_overlap_and_surveys_take_any_columns(own, oracle):
 
 
 @pytest.mark.parametrize(
-    ("command", "options"),
+    "command",
     [
-        ("score {refs} {a}", "--id-column --text-column --predicted-id-column --predicted-text-column"),
-        ("study {I} {refs} --model A={a}", "--id-column --text-column --model-id-column --model-text-column"),
-        ("overlap {I} {a} --references {refs}", "--id-column --text-column --model-id-column --model-text-column"),
-        (
-            "survey create {refs} --candidates A={a} --raters ann --out {S}",
-            "--id-column --text-column --model-id-column --model-text-column",
-        ),
-        ("best-of {a} {refs}", "--id-column --text-column --predicted-id-column --predicted-text-column"),
+        "score {refs} {a}",
+        "study {I} {refs} A={a}",
+        "overlap {I} {a} --references {refs}",
+        "survey create {refs} --candidates A={a} --raters ann --out {S}",
+        "best-of {a} {refs}",
     ],
 )
-def test_one_message_gives_all_options(own, oracle, command, options):
-    files = {name: own / f"{name}.csv" for name in ("refs", "a")} | {name: own / name for name in "IS"}
-    asked = " ".join(f"{flag} NAME" for flag in options.split())
-    match = rf".*refs\.csv has no .*, and .*a\.csv has no .*\. Pass {asked}; columns of .*: 'nr', 'typed', 'n'; .*'key'"
-    assert_refused(oracle(*command.format(**files).split()), match, notes="(reports|test reports|references): ")
-    values = iter(["nr", "typed", "key", "made"])
-    told = [word for flag in options.split() for word in (flag, next(values))]
-    more = {"survey": ("--studies", 3), "best-of": ("-m", "rouge-l"), "study": ("-m", "rouge-l")}
-    assert oracle(*command.format(**files).split(), *told, *more.get(command.split()[0], ()))[0] == 0
-
-
-def test_options_of_models_are_checked(own, oracle):
-    study = ("study", own / "I", own / "good.csv", f"--model=A={own / 'made.csv'}")
-    for options, match in (
-        (
-            ("--model-id-column", "B=key"),
-            "study: --model-id-column must name a model; got .B., which has no file. Add its file, or choose one of A.",
-        ),
-        (
-            ("--model-id-column", "key", "--model-id-column", "nr"),
-            "study: --model-id-column must be given once for all models; got 2 values without NAME=. Write NAME=VALUE",
-        ),
-        ((f"--model=A={own / 'a.csv'}",), "study: --model must have each name once; got 'A' twice"),
-    ):  # fmt: skip
-        assert_refused(oracle(*study, *options), match)
-    match = r"overlap: two files have the name 'a'\. Write NAME=FILE with another name\."
-    assert_refused(oracle("overlap", own / "I", own / "a.csv", f"a={own / 'b.csv'}"), match)
-
-
-def test_options_of_human_reports_want_these_reports(own, oracle):
-    """Without them, --section would be without effect; those of text files apply to the sets, too."""
-    given = ("overlap", own / "I", f"a={own / 'made.csv'}")
+def test_one_message_has_the_lines_to_paste(own, oracle, command, monkeypatch):
+    """One failing call, then a line for each file, as the message has it, and the names in the places of the files."""
+    monkeypatch.chdir(own)
+    files = {"refs": "refs.csv", "a": "a.csv", "I": "I", "S": "S"}
     match = (
-        r"overlap: --references must be given with --section, --id-column; got none\. Add --references, whose reports "
-        r"they belong to; the sets have --model-section, --model-id-column\.$"
+        r".*refs\.csv has no .*, and a\.csv has no .*\. Pass --id-column NAME --text-column NAME, or say it once: "
+        r"oracle reports NAME .*\.csv --id-column NAME --text-column NAME; oracle reports NAME .*\.csv "
+        r"--id-column NAME --text-column NAME; columns of .*'key'"
     )
-    assert_refused(oracle(*given, "--section", "findings", "--id-column", "nr"), match)
-    for more in (("--profile", "mit"), ("--split", "test"), ("--split-file", own / "good.csv")):
-        match = rf"overlap: --references must be given with {more[0]}; got none\. Add --references, whose reports they"
-        assert_refused(oracle(*given, *more), match)
-    assert oracle(*given, "--encoding", "utf-8", "--separator", ",") == oracle(*given)
+    words = command.format(**files).split()
+    assert_refused(oracle(*words), match, notes="(reports|test reports|references): ")
+    assert oracle("reports", "H", "refs.csv", "--id-column", "nr", "--text-column", "typed")[0] == 0
+    assert oracle("reports", "A", "a.csv", "--id-column", "key", "--text-column", "made")[0] == 0
+    more = {"survey": ("--studies", 3), "best-of": ("-m", "rouge-l"), "study": ("-m", "rouge-l")}
+    words = command.format(**{**files, "refs": "H", "a": "A"}).split()
+    assert oracle(*words, *more.get(words[0], ()))[0] == 0
+
+
+def test_names_of_models_are_checked(own, oracle):
+    match = r"(overlap|study): two files have the name 'a'\. Write NAME=FILE with another name\."
+    both = (own / "a.csv", f"a={own / 'b.csv'}")
+    assert_refused(oracle("overlap", own / "I", *both), match)
+    assert_refused(oracle("study", own / "I", own / "good.csv", *both), match)

@@ -128,9 +128,10 @@ def made_up(tmp_path_factory):
     )
 
 
-def study_of(made_up, out=None, **judge):
+def study_of(made_up, judge, out=None, pool=None):
     """Return the table of a study; with `out` its folder is written."""
-    systems = mo.study(made_up.index, made_up.tests, made_up.models, metrics="rouge-l", out=out, **judge)
+    metrics = ["rouge-l", judge]
+    systems = mo.study(made_up.index, made_up.tests, made_up.models, metrics=metrics, pool=pool, out=out)
     table = mo.compare_study(systems, resamples=200)
     if out is not None:
         mo.write_study(systems, table, out)
@@ -138,13 +139,13 @@ def study_of(made_up, out=None, **judge):
 
 
 OF_JUDGES = {
-    "score": lambda at, **judge: mo.score(at.tests, at.models["a"], "rouge-l", **judge),
-    "rerank": lambda at, **judge: mo.rerank(at.index, at.tests, pool="rouge-l:3,random:3", k=2, audit=3, **judge),
-    "rerank, the pool": lambda at, **judge: mo.rerank(at.index, at.tests, pool="rouge-l:3,random:3", **judge).oracle,
-    "expectation": lambda at, **judge: mo.expectation(at.index, at.tests, "rouge-l", draws=6, **judge),
+    "score": lambda at, judge: mo.score(at.tests, at.models["a"], ["rouge-l", judge]),
+    "rerank": lambda at, judge: mo.rerank(at.index, at.tests, judge, pool="rouge-l:3,random:3", k=2, audit=3),
+    "rerank, the pool": lambda at, judge: mo.rerank(at.index, at.tests, judge, pool="rouge-l:3,random:3").oracle,
+    "expectation": lambda at, judge: mo.expectation(at.index, at.tests, ["rouge-l", judge], draws=6),
     "study": study_of,
-    "consensus": lambda at, **judge: mo.consensus(at.samples, "rouge-l", **judge),
-    "best_of": lambda at, **judge: mo.best_of(at.samples, at.tests, "rouge-l", **judge),
+    "consensus": lambda at, judge: mo.consensus(at.samples, ["rouge-l", judge]),
+    "best_of": lambda at, judge: mo.best_of(at.samples, at.tests, ["rouge-l", judge]),
 }
 
 
@@ -159,13 +160,14 @@ def assert_close(found, expected):
 
 
 def test_every_function_that_asks_a_judge_is_mirrored():
-    asking = {name for name in mo.__all__ if "judge" in inspect.signature(getattr(mo, name)).parameters}
+    taking = {name for name in mo.__all__ if "GivenJudge" in str(inspect.signature(getattr(mo, name)).parameters)}
+    asking = taking - {"compute", "pool", "study_pairs"}  # the means of score, and two that write pairs
     assert asking == {name.partition(",")[0] for name in OF_JUDGES}
 
 
 @pytest.mark.parametrize("name", OF_JUDGES)
 def test_a_judge_in_a_mirror_has_the_same_answers(made_up, name):
-    found, turned = (OF_JUDGES[name](made_up, **judge) for judge in (JUDGE, MIRRORED))
+    found, turned = (OF_JUDGES[name](made_up, judge) for judge in (JUDGE, MIRRORED))
     rows, expected = [plain(row) for row in turned.records()], [mirrored(row) for row in found.records()]
     assert len(rows) == len(expected)
     for row, of_judge in zip(rows, expected, strict=True):
@@ -245,7 +247,7 @@ def test_radiologists_agree_with_scores_in_a_mirror(tmp_path):
 
 def pages_of(made_up, folder, judge):
     """Return a function from the address of a page of a study to its HTML."""
-    study_of(made_up, folder, pool="all", **judge)
+    study_of(made_up, judge, folder, pool="all")
     files = [path for path in sorted(folder.glob("*.parquet")) if "reports" not in path.name]
     client = client_of(read_cases(files, made_up.index, mo.reports(made_up.tests).load()))
     return lambda address: client.get(address).text
@@ -349,7 +351,7 @@ def test_a_judge_is_noted_whatever_the_blocks(made_up, monkeypatch):
 @pytest.mark.parametrize("k", [2, 5])
 def test_what_is_said_of_a_pool_is_said_of_the_best_reports(made_up, k):
     pool = "rouge-l:4,random:2"
-    lines = [views.pool_lines(mo.rerank(made_up.index, made_up.tests, pool=pool, k=n, **JUDGE)) for n in (1, k)]
+    lines = [views.pool_lines(mo.rerank(made_up.index, made_up.tests, JUDGE, pool=pool, k=n)) for n in (1, k)]
     assert lines[0] == lines[1]
 
 
@@ -385,13 +387,14 @@ def test_chance_under_a_judge_that_is_the_metric_is_that_of_the_metric(tmp_path)
                      every["score"].to_pylist(), strict=True))  # fmt: skip
     study_of = {text: study for texts in (corpus, tests) for study, text in texts.items()}
 
-    def judge(pairs):
+    def as_the_metric(pairs):
         """Judge as the metric does; where it has no score, by its mean, which leaves the mean as it is."""
         ids = [(study_of[reference], study_of[candidate]) for reference, candidate in pairs]
         return [score.get(pair, mean[pair[0]]) for pair in ids]
 
     assert len(score) < len(corpus) * len(mean)
-    found = mo.expectation(index, asked, "labels:agreement", draws=15, judge=judge, higher_is_better=True).table
+    judge = mo.judge(as_the_metric, direction="higher")
+    found = mo.expectation(index, asked, ["labels:agreement", judge], draws=15).table
     assert dict(zip(found["query_id"].to_pylist(), found["mean"].to_pylist(), strict=True)) == pytest.approx(mean)
 
 
@@ -611,7 +614,7 @@ def test_a_printed_number_has_the_sign_of_what_it_shows(value):
 
 
 def test_tests_of_one_family_are_adjusted_together(made_up):
-    found = mo.best_of(made_up.samples, made_up.tests, ["rouge-l", "bleu"], **JUDGE)
+    found = mo.best_of(made_up.samples, made_up.tests, ["rouge-l", "bleu", JUDGE])
     tested = sorted((row["p_value"], row["p_adjusted"]) for row in found.records() if row["p_value"] is not None)
     assert len(tested) > 6
     assert [adjusted for _, adjusted in tested] == sorted(adjusted for _, adjusted in tested)
@@ -762,7 +765,7 @@ def test_named_columns_are_those_of_usual_names(made_up, tmp_path):
         tests, a, b = sides["tests"], sides["a"], sides["b"]
         yield mo.score(tests, a, "rouge-l").records()
         yield mo.retrieve(made_up.index, tests, "rouge-l", k=2).records()
-        yield mo.rerank(made_up.index, tests, pool="rouge-l:3", **JUDGE).records()
+        yield mo.rerank(made_up.index, tests, JUDGE, pool="rouge-l:3").records()
         systems = mo.study(made_up.index, tests, {"a": a, "b": b}, metrics="rouge-l")
         yield mo.compare_study(systems, resamples=100).records()
         yield mo.expectation(made_up.index, tests, "rouge-l").records()

@@ -9,7 +9,7 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.findings.results import read_results, read_scores
 from metric_oracle.findings.signature import short_signature
-from metric_oracle.judges.opening import opened_judge
+from metric_oracle.judges.given import crepe_judge
 from metric_oracle.retrieval.candidate_pools import planned_pool
 from metric_oracle.retrieval.rerank import rerank_pools
 from support import assert_refused, write
@@ -99,8 +99,7 @@ def test_another_section_names_both(files, name, tests):
 
 
 def reranked(index, queries):
-    with opened_judge({}, Lengths()) as judge:
-        return rerank_pools(planned_pool(index, "all", mo.SearchOptions()), judge, queries)
+    return rerank_pools(planned_pool(index, "all", mo.SearchOptions()), crepe_judge(Lengths()), queries)
 
 
 def test_rerank_compares_the_sections(files):
@@ -133,15 +132,17 @@ def test_the_text_option_takes_a_section(oracle, files):
     assert_refused(oracle(*words, "--section", "impression"), "retrieve: " + BOTH.format("caller"))
 
 
-def test_models_of_a_study_have_the_section_of_the_index(oracle, files):
-    words = ["study", files["of findings"], files["tests"], "-m", "bleu", "--model"]
+def test_models_of_a_study_have_the_section_of_the_index(oracle, named, files):
+    words = ["study", files["of findings"], files["tests"], "-m", "bleu"]
     match = r"study: test reports and model 'M' must be of one section; got findings \(by column\) and impression "
-    step = r".* Say by --model-section M=findings what it writes, or search an index of its section\."
+    step = (
+        r".* Say by --section findings by oracle reports NAME FILE what it writes, or search an index of its section\."
+    )
     notes = "(test reports|model 'M'): "
     assert_refused(oracle(*words, f"M={files['impression']}"), match + r"\(by column\)" + step, notes)
     assert_refused(oracle(*words, f"M={files['tests of impression']}"), match + r"\(by column\)" + step, notes)
-    said = [f"M={files['model']}", "--model-section", "M=impression"]
-    assert_refused(oracle(*words, *said), match + r"\(by caller\)" + step, notes)
+    named("M", files["model"], section="impression")
+    assert_refused(oracle(*words, "M"), match + r"\(by caller\)" + step, notes)
     for model in ("model", "findings", "tests of findings"):
         assert oracle(*words, f"M={files[model]}")[0] == 0
 

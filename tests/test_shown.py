@@ -78,7 +78,7 @@ def test_of_a_path_what_exists_is_no_report(tmp_path):
 CUT = re.compile(r"<text |withheld|not shown|another (?:text|value)|a text of [\d,]+ characters")
 FILE = re.compile(r"[\w-]+\.(?:csv|jsonl?|parquet|npz|md|tex|html|png|qrels)\b")
 OF_METRICS = ("-m", "--metrics", "--metric")
-OF_NAMES = ("--random", "--paired", "--oracle", "--foreign", "--model", "--model-radgraph", "--samples")
+OF_NAMES = ("--random", "--paired", "--oracle", "--foreign", "--samples")
 
 
 class Session:

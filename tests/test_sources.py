@@ -212,17 +212,14 @@ def test_studies(world):
     assert np.array_equal(best, world.wanted["score"].to_numpy()[::5])
 
 
-def test_studies_from_the_command_line(world, oracle, tmp_path):
+def test_studies_from_the_command_line(world, oracle, named, tmp_path):
     some = dict(zip(TEST, TRAIN.values(), strict=False))
     (argument,) = {*world.files[1]} - {*world.case.settings}
-    option = argument.replace("_", "-")
     own = world.case.file(tmp_path / "model", [*some], [*some.values()])[argument]
     written = write(tmp_path / "model.csv", some)
-    settings = [word for name, value in world.case.settings.items() for word in (f"--{name}", value)]
-    code, _, err = oracle(
-        "study", world.index.folder, world.test, "-m", world.metric, f"--{option}", world.files[1][argument],
-        *settings, "--model", f"m={written}", f"--model-{option}", f"m={own}", "--out", tmp_path / "STUDY",
-    )  # fmt: skip
+    named("humans", world.test, **{argument: world.files[1][argument]}, **world.case.settings)
+    named("m", written, **{argument: own})
+    code, _, err = oracle("study", world.index.folder, "humans", "m", "-m", world.metric, "--out", tmp_path / "STUDY")
     assert code == 0, err
     found = mo.read_scores(tmp_path / "STUDY/m.parquet").table[world.metric].to_pylist()
     assert found == np.diag(_matrix(world.case, some, TEST, world.metric)).tolist()

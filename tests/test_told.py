@@ -66,7 +66,7 @@ CALLS = {
         lambda: mo.score(f["tests"], f["model"], "rouge-l", inner=True, index=f["index"]),
     ),
     "study": lambda f, out: (
-        ["study", f["index"], f["tests"], "--model", f"M={f['model']}", *ROUGE, "--inner"],
+        ["study", f["index"], f["tests"], f"M={f['model']}", *ROUGE, "--inner"],
         lambda: mo.study(f["index"], f["tests"], {"M": f["model"]}, metrics="rouge-l", inner=True),
     ),
     "best-of": lambda f, out: (

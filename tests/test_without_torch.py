@@ -37,7 +37,7 @@ def models(tmp_path):
     return archive, checkpoint, folder
 
 
-def test_commands_that_run_a_model_name_the_package_and_the_command(fails, corpus, index, tmp_path, missing):
+def test_commands_that_run_a_model_name_the_package_and_the_command(fails, named, corpus, index, tmp_path, missing):
     archive, checkpoint, folder = models(tmp_path)
     train, test, new = corpus["train"], corpus["test"], tmp_path / "new"
 
@@ -52,12 +52,14 @@ def test_commands_that_run_a_model_name_the_package_and_the_command(fails, corpu
     refused("build-index", "distilroberta-base", "build-index", train, "--encoder", "distilroberta-base", "--out", new)
     refused("build-index", archive, "build-index", train, "--radgraph", archive, "--out", new)
     refused("build-index", checkpoint, "build-index", train, "--chexbert", checkpoint, "--out", new)
-    refused("retrieve", archive, "retrieve", index, test, "--radgraph", archive)
-    refused("baseline random", checkpoint, "baseline", "random", index, test, "--chexbert", checkpoint)
-    refused("rerank", folder, "rerank", index, test, "--crepe", folder, "--pool", "bleu:5")
+    named("graphs", test, radgraph=archive)
+    named("vectors", test, chexbert=checkpoint)
+    refused("retrieve", archive, "retrieve", index, "graphs")
+    refused("baseline random", checkpoint, "baseline", "random", index, "vectors")
+    refused("rerank", folder, "rerank", index, test, "-m", "crepe", "--crepe", folder, "--pool", "bleu:5")
     refused("score", folder, "score", test, test, "--encoder", folder)
     refused("score", folder, "score", test, test, "-m", "crepe", "--crepe", folder)
-    refused("study", archive, "study", index, test, "--radgraph", archive, "--out", new)
+    refused("study", archive, "study", index, "graphs", "--out", new)
     refused("annotate", checkpoint, "annotate", test, "--chexbert", checkpoint, "--out", tmp_path / "new.npz")
     refused(
         "train-crepe", folder, "train-crepe", test, test, corpus["test_labels"], "--base", folder, "--out", new

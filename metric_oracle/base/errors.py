@@ -12,8 +12,8 @@ another number." Use the second form, a plain sentence and a next step, where th
   public function in front, once: "retrieve: k must be ...". Code below them takes no parameter for it.
 - *Options go through* `option`, commands through `as_called`, and advice that not every caller can follow through
   `if_taken`. ``f"Pass {option('text_column', 'NAME')}."`` reads "Pass --text-column NAME." on
-  the command line and "Pass text_column=NAME." in Python. Of a command that has ``--model-text-column`` instead, it
-  is that option. `argument` is Python's name, too, and is shown as the command's option where it has one.
+  the command line and "Pass text_column=NAME." in Python. Of what an entry of oracle.toml says, it is the command that
+  writes the entry. `argument` is Python's name, too, and is shown as the command's option where it has one.
 - *No report text.* Reports are patient data. A message shows names of files, columns, metrics and models, ids, lines,
   counts and types. `shown` writes what a person typed or named: ``f"there is no column {shown(name)}."``
 
@@ -33,9 +33,12 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple, overload
 
+OF_ENTRY = "{} by oracle reports NAME FILE"  # an option that only an entry of oracle.toml has
 LONGEST_NAME = 80  # characters of a name that a message shows
 LONGEST = 200  # characters; a longer text may be a report
-_MARKED = re.compile("\x02(?P<name>[a-z_0-9 -]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03")
+_MARKED = re.compile(
+    "\x02(?P<name>[^\x02\x03\x1f]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03"
+)
 
 _CLAUSE = re.compile("\x04(?P<name>[a-z_0-9]+)\x1f(?P<text>[^\x04\x05]*)\x05")
 # Commands whose function has another name.
@@ -129,7 +132,6 @@ class _Call(NamedTuple):
 
 
 _CALL: ContextVar[_Call | None] = ContextVar("_CALL", default=None)
-_OF_PREDICTIONS: ContextVar[bool] = ContextVar("_OF_PREDICTIONS", default=False)
 
 
 def is_under_way() -> bool:
@@ -249,31 +251,29 @@ def with_article(name: str) -> str:
     return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
 
 
-@contextmanager
-def of_predictions() -> Iterator[None]:
-    """Let `option` name the options of predictions inside, such as --predicted-id-column for "id_column"."""
-    token = _OF_PREDICTIONS.set(True)
-    try:
-        yield
-    finally:
-        _OF_PREDICTIONS.reset(token)
-
-
 def option(name: str, value: str | bool = "", *, python: str = "") -> str:
     """Return an option for a message, which is written in the caller's terms: "--ids FILE", or in Python "ids=FILE".
 
-    `name` is the argument in Python, `value` what to pass, a name in quotes as `repr` writes it; False is the option
-    ``--no-...`` of a switch, True the bare option. `python` says how a caller in Python gives it, where that is not
-    `name` = `value`.
+    `name` is the argument in Python, or "predicted_" and that for one that must be said of the predictions alone.
+    `value` is what to pass, a name in quotes as `repr` writes it; False is the option ``--no-...`` of a switch, True
+    the bare option. `python` says how a caller in Python gives it, where that is not `name` = `value`.
     """
-    if _OF_PREDICTIONS.get() and name in ("id_column", "text_column", "section"):
-        name = f"predicted_{name}"
     return f"\x02{name}\x1f{value}\x1f{python}\x03"
 
 
 def as_called(command: str) -> str:
     """Return a command for a message, such as "oracle build-index"; in Python it is the function, mo.build_index."""
     return f"\x02oracle {command}\x1f\x1fmo.{TOOLS.get(command, command.replace('-', '_'))}\x03"
+
+
+def entry_line(path: str, columns: Mapping[str, str]) -> str:
+    """Return, for a message, the line that says how a file is read: of a command, or in Python.
+
+    `columns` has the names of columns by argument, such as ``{"text_column": "hyp"}``.
+    """
+    typed = " ".join(f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in columns.items())
+    in_python = ", ".join(f"{name}={value!r}" for name, value in columns.items())
+    return f"\x02oracle reports NAME {shlex.quote(path)} {typed}\x1f\x1fmo.reports(..., read=mo.Read({in_python}))\x03"
 
 
 def if_taken(name: str, text: str) -> str:
@@ -292,18 +292,11 @@ def in_terms_of_caller(text: str) -> str:
 def _written(text: str, call: _Call) -> str:
     """Return a text with its marked options written as options of the command line, or as Python arguments."""
 
-    def forms_of(name: str) -> tuple[str, ...]:
-        """Return the arguments whose option can be meant by `name`, the likeliest first."""
-        # A command that reads several predictions has options --model-..., one that reads nothing else the bare ones.
-        bare = name.removeprefix("predicted_").removeprefix("model_")
-        forms = (name, *(f"{prefix}{bare}" for prefix in ("predicted_", "model_") if name != bare), bare)
-        return (*forms, f"{bare}s", f"model_{bare}", f"predicted_{bare}")
-
     def taken(clause: re.Match[str]) -> str:
         """Return the text of `if_taken`, empty if the caller does not take its option."""
         name = clause["name"]
         if call.keywords is None:
-            is_taken = not call.flags or any(form in call.flags for form in forms_of(name))
+            is_taken = not call.flags or name in call.flags or name in call.homes
         else:
             is_taken = name in call.keywords or (name in call.homes and not _OF_REPORTS.isdisjoint(call.keywords))
         return clause["text"] if is_taken else ""
@@ -311,20 +304,21 @@ def _written(text: str, call: _Call) -> str:
     def written(marked: re.Match[str]) -> str:
         """Return the text for a command of `as_called` or an option of `option`."""
         name, value, python = marked["name"], marked["value"], marked["python"]
-        bare = name.removeprefix("predicted_").removeprefix("model_")
         if call.keywords is None and name.startswith("oracle "):
             return name
+        bare = name.removeprefix("predicted_")
         if call.keywords is None:
-            forms = forms_of(name)
-            flag = next((call.flags[form] for form in forms if form in call.flags), f"--{name.replace('_', '-')}")
+            flag = next((call.flags[form] for form in (bare, f"{bare}s") if form in call.flags), None)
+            flag = flag or f"--{bare.replace('_', '-')}"
             flag = flag.replace("--", "--no-", 1) if value == "False" else flag
             if value[:1] in ("'", '"'):
                 value = shlex.quote(ast.literal_eval(value))
-            return flag if value in ("", "True", "False") else f"{flag} {value}"
+            said = flag if value in ("", "True", "False") else f"{flag} {value}"
+            home = "{}" if bare == name else OF_ENTRY  # of one file of several
+            return call.homes.get(bare, home).format(said)
         if python:
             return python
-        similar = (name, f"{name}s", bare)
-        name = next((one for one in similar if one in call.keywords or one in call.homes), name)
+        name = next((one for one in (name, f"{name}s", bare) if one in call.keywords or one in call.homes), name)
         if name in call.keywords or name not in call.homes:
             return f"{name}={value}" if value else name
         return call.homes[name].format(f"{name}={value or '...'}")

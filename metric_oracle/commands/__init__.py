@@ -34,6 +34,11 @@ COMMANDS = {
         _BEGIN,
         "Write a synthetic corpus of chest X-ray impressions, with their true RadGraph graphs and CheXbert labels.",
     ),
+    "reports": Listed(
+        "naming",
+        _BEGIN,
+        "Name a file of reports in oracle.toml: how it is read, and what lies beside it. Without arguments, list all.",
+    ),
     "build-index": Listed("search", _SEARCH, "Build the index of a corpus of reports, which searches read."),
     "retrieve": Listed(
         "search", _SEARCH, "Find, for every test report, the k reports of the corpus that score best under a metric."

@@ -49,7 +49,7 @@ def most_frequent(call: Call, to: Destination) -> None:
     _show(call, to)
 
 
-@_command("identity", "oracle baseline identity INDEX test.csv -m radgraph --radgraph graphs.json")
+@_command("identity", "oracle baseline identity INDEX test -m radgraph")
 def identity(call: Call, to: Destination) -> None:
     """Score each test report against itself, which is the score of a perfect prediction."""
     _show(call, to)

@@ -29,8 +29,8 @@ from metric_oracle.base.declared import (
 )
 from metric_oracle.commands import options
 from metric_oracle.commands.groups import Command
-from metric_oracle.commands.inputs import Role
-from metric_oracle.commands.option import Option, in_words_of
+from metric_oracle.commands.inputs import Inputs, Names
+from metric_oracle.commands.option import METRIC, Option, in_words_of
 from metric_oracle.commands.output import Destination, be_quiet, progress
 
 REQUIRED = inspect.Parameter.empty  # as the default of an argument that Python can leave out
@@ -43,6 +43,7 @@ class Call:
     function: Callable[..., Any]
     values: dict[str, Any]  # by the names of its arguments; those that were not given are missing
     attach: Mapping[str, Callable[[Any], Any]]  # by the argument for reports: attaches what was given for it to a file
+    project: Path | None = None  # value of --project
 
     def __call__(self, **own: Any) -> Any:
         """Call the function with the values and, before them, `own`."""
@@ -66,7 +67,7 @@ def command(
     formats: Sequence[str] = (),
     plot: bool = False,
     needs_out: bool = False,
-    reports: Mapping[str, Role] = MappingProxyType({}),
+    reports: Mapping[str, Inputs] = MappingProxyType({}),
     fixed: Mapping[str, Any] = MappingProxyType({}),
     **defaults: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -102,7 +103,7 @@ class Registered:
     formats: tuple[str, ...]
     plot: bool
     needs_out: bool
-    reports: Mapping[str, Role]
+    reports: Mapping[str, Inputs]
     fixed: Mapping[str, Any]
     defaults: Mapping[str, Any]
 
@@ -112,14 +113,13 @@ class Registered:
         own = [*self._of_body()]
         found = [*([] if function is None else self._of_function(function)), *own]
         found += self._added(any(option.name == "out" and option.declared.default is None for option in found))
-        names = {option.declared.name: option.typed for option in reversed(found)}
-        names |= {option.name: option.typed for option in found}  # --radgraph comes before --predicted-radgraph
+        names = {option.name: option.typed for option in found}
         typed = sorted(found, key=lambda option: -1 if option.is_argument else PANELS.index(option.panel))
 
         def run(**given: Any) -> Any:
             Path.cwd()  # an error if it was deleted, before a file is missed in it
             given = {name: _without_dots(value) for name, value in given.items()}
-            _check(found, given)
+            _check([option for option in found if option.name not in self.reports], given)
             be_quiet(given["quiet"])
             files = [*_files(found, given)]
             to = Destination(given.get("out") if self.endings else None, given.get("plot"), given.get("format"), files)
@@ -163,8 +163,12 @@ class Registered:
                         yield self._option(declared, name, field)
             else:
                 yield self._option(one, name)
-            if name in self.reports:
-                yield from self.reports[name].options(name)
+        names = set()
+        for argument, inputs in self.reports.items():
+            for option in inputs.shown(argument):
+                if option.name not in names:
+                    names.add(option.name)
+                    yield option
 
     def _option(self, one: Declaration, *keys: str) -> Option:
         """Return an option under its panel, with the default of this command if it has one of its own."""
@@ -187,6 +191,8 @@ class Registered:
         if self.formats:
             is_printed = has_out or (bool(self.endings) and not self.needs_out)
             kinds["format"] = options.print_format(self.formats, has_out=is_printed)
+        if self.reports:
+            kinds["project"] = options.Project
         kinds["quiet"] = options.Quiet
         for name, kind in kinds.items():
             yield self._option(declaration(name, kind, False if name == "quiet" else None))
@@ -196,15 +202,15 @@ class Registered:
     ) -> Call:
         """Return the call of the function with what was given."""
         values: dict[str, Any] = {**self.fixed}
-        of_reports: dict[str, dict[str, Any]] = {name: {} for name in self.reports}
+        of_reports: dict[str, Any] = {}
         objects: dict[str, dict[str, Any]] = {}
         for option in found:
             if not option.keys or given[option.name] is None:
                 continue
             argument, *field = option.keys
             value = option.value(given[option.name])
-            if field and argument in of_reports:
-                of_reports[argument][option.declared.name] = value
+            if field and argument in self.reports:
+                of_reports[option.declared.name] = value
             elif field:
                 objects.setdefault(argument, {})[option.declared.name] = value
             else:
@@ -213,13 +219,21 @@ class Registered:
             values[argument] = declared[argument].object(**options_given)
         if self.endings and "out" in declared:
             values["out"] = to.file()
-        attach, first = {}, None
-        for argument, role in self.reports.items():
-            attach[argument] = partial(role.attach, argument, given=of_reports[argument], first=first)
-            first = first or of_reports[argument]
+        if not self.reports:
+            return Call(self._function(), values, {})
+        from metric_oracle.projects import current
+
+        names = Names(current(given["project"]), of_reports)
+        for option in found:
+            if option.declared.flag.names == METRIC and option.keys and option.keys[0] in values:
+                values[option.keys[0]] = names.with_judges(values[option.keys[0]])
+        attach = {name: partial(names.attach, name, inputs) for name, inputs in self.reports.items()}
+        for argument in self.reports:
             if argument in values:
                 values[argument] = attach[argument](values[argument])
-        return Call(self._function(), values, attach)
+        if any(argument in values for argument in self.reports):
+            names.check_used()
+        return Call(self._function(), values, attach, given["project"])
 
 
 def _without_dots(value: Any) -> Any:

@@ -8,9 +8,8 @@ from annotated_doc import Doc
 
 from metric_oracle.base.choices import RESULTS, TABLES, WithText
 from metric_oracle.base.declared import OUTPUT, ROWS, Flag
-from metric_oracle.base.errors import InputError, option
 from metric_oracle.commands.command import Call, command
-from metric_oracle.commands.inputs import MODELS_TEXTS, TEXTS
+from metric_oracle.commands.inputs import TEXTS
 from metric_oracle.commands.options import FORMATS
 from metric_oracle.commands.output import Destination, deliver_finding, note
 
@@ -23,7 +22,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "oracle overlap INDEX R2Gen=r2gen.csv --references test.csv",
     "oracle overlap INDEX R2Gen=r2gen.csv WCL=wcl.csv --references test.csv \\\n--out copies.md --pairs copies.csv",
     of="metric_oracle.copies.overlap:overlap",
-    reports={"references": TEXTS, "sets": MODELS_TEXTS},
+    reports={"references": TEXTS, "sets": TEXTS},
     panel=ROWS,
     endings=TABLES,
     formats=FORMATS,
@@ -44,8 +43,6 @@ def overlap(
     from metric_oracle.findings.results import Results
     from metric_oracle.findings.writing import check_out
 
-    if "references" not in call.values:
-        _check_reading(call)
     if pairs is not None:
         check_out(pairs, to.inputs, argument="pairs", endings=RESULTS)
     result = call.tracked("overlap")
@@ -54,19 +51,3 @@ def overlap(
         Results(listed, result.signature).write(pairs)
         note(f"{pairs}: each report and its nearest training report")
     deliver_finding(to, result, lambda: result.shown(pairs=listed))
-
-
-def _check_reading(call: Call) -> None:
-    """Raise InputError if an option was given that only the human reports would read; they were not given."""
-    is_split = any("ids" in side.options.given for side in call.values["sets"].values())
-    of_sets = {"encoding", "separator"} | ({"split"} if is_split else set())
-    names = [name for name in call.attach["references"]([]).options.given if name not in of_sets]
-    theirs = [option(f"model_{name}") for name in names if name in MODELS_TEXTS.fields]
-    own = f"; the sets have {', '.join(theirs)}" if theirs else ""
-    if names:
-        raise InputError(
-            "references",
-            f"must be given with {', '.join(map(option, names))}",
-            "none",
-            f"Add {option('references')}, whose reports they belong to{own}.",
-        )

@@ -1,5 +1,6 @@
 """Classes of Typer commands and groups: flags without a type in the help, and families imported when needed."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -27,8 +28,25 @@ class Command(_WithoutTypes, TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with called(ctx.command_path.partition(" ")[2], flags=flags_of(self)):
+        flags = flags_of(self)
+        with called(ctx.command_path.partition(" ")[2], homes=entry_homes(flags), flags=flags):
             return super().invoke(ctx)
+
+
+def entry_homes(flags: Mapping[str, str]) -> dict[str, str]:
+    """Return, of a command that reads reports, the options that an entry of oracle.toml has and it has not.
+
+    The values are the forms in which messages show them; `flags` has the options of the command.
+    """
+    if "project" not in flags:
+        return {}
+    from metric_oracle.base.errors import OF_ENTRY
+    from metric_oracle.commands.inputs import ENTRY
+    from metric_oracle.sources.keywords import OF_ENCODER
+
+    homes = dict.fromkeys(ENTRY.options, OF_ENTRY)
+    homes |= dict.fromkeys(OF_ENCODER, "{} in [encoders.NAME] of oracle.toml")
+    return {name: form for name, form in homes.items() if name not in flags}
 
 
 def flags_of(command: Any) -> dict[str, str]:

@@ -1,137 +1,136 @@
-"""Reports on the command line: the options that a command has for them, and how they are read."""
+"""Reports on the command line: the options that a command has for them, and the names of an oracle.toml."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_declared
-from metric_oracle.base.declared import PREDICTED, Flag, declarations
-from metric_oracle.base.errors import InputError, not_installed, option, shown
-from metric_oracle.commands.option import Option, named
+from metric_oracle.base.arguments import check_path
+from metric_oracle.base.declared import IN_PYTHON, declarations
+from metric_oracle.base.errors import InputError, as_called, not_installed, option, shown
+from metric_oracle.commands.option import Option
 from metric_oracle.commands.output import note, progress
 from metric_oracle.corpora.read import Read
-from metric_oracle.metrics import ATTACHED
-from metric_oracle.sources.keywords import Sources
-
-_TOO = "The reference or test reports need them, too: `{}`, or a folder that was built with it."
-_MODEL = "Here the model must be given."
-_ALONE = "With NAME= it is for the file of that name alone, else for all."
-_LIKE = "A column that is named for the reference or test reports comes first if this file has it, too."
+from metric_oracle.sources.keywords import OF_ENCODER, Sources
 
 
-@dataclass(frozen=True)
-class Role:
-    """How a command reads the reports of an argument: the options that it has for them."""
+class Inputs(NamedTuple):
+    """The options that a command has for the reports of an argument, by their names in Python."""
 
-    fields: tuple[str, ...]  # those of `Read`
-    sources: tuple[str, ...] = ()  # those of `Sources`
-    prefix: str = ""  # of the options' names, such as "predicted_"
-    bare: tuple[str, ...] = ()  # fields whose options have no prefix
-    remark: str = ""  # on the sources that are attached to reports, not on files of their ids; {} is the argument
-    is_many: bool = False  # whether files are given as NAME=FILE, and options as [NAME=]VALUE
+    options: tuple[str, ...]
+    of_encoder: tuple[str, ...] = ()  # what the name of an encoder stands for here
 
-    def options(self, argument: str) -> Iterator[Option]:
-        """Yield the options for the reports of an argument."""
-        for object_, names in ((Read, self.fields), (Sources, self.sources)):
-            for name in names:
-                one = declarations(object_)[name]
-                metavar = one.flag.metavar
-                if self.prefix and name in ("id_column", "text_column"):
-                    one = one._replace(text=f"{one.text} {_LIKE}")
-                if self.remark and name in _SOURCES and name not in _IDS:
-                    one = one._replace(text=f"{one.text} {self.remark.format(name)}")
-                if self.is_many:
-                    value = metavar or ("FILE" if Path in one.kinds else name.rpartition("_")[2].upper())
-                    metavar = f"{'NAME=' if object_ is Sources else '[NAME=]'}{value}"
-                    if object_ is Read:
-                        one = one._replace(text=f"{one.text} {_ALONE}")
-                    one = one._replace(annotation=list[str], default=None, text=one.said, flag=Flag(kind=list[str]))
-                flag = Flag(metavar=metavar, panel=PREDICTED if self.prefix else one.flag.panel, kind=one.flag.kind)
-                prefix = "" if name in self.bare else self.prefix
-                keys = (argument, "read" if object_ is Read else "sources")
-                yield Option(f"{prefix}{name}", one._replace(flag=flag), flag.panel, keys)
+    def shown(self, argument: str) -> Iterator[Option]:
+        """Yield the options."""
+        for object_, key in ((Read, "read"), (Sources, "sources")):
+            for name, one in declarations(object_).items():
+                if name in self.options:
+                    yield Option(name, one, one.flag.panel, (argument, key))
 
-    def attach(self, argument: str, data: Any, given: Mapping[str, Any], first: Mapping[str, Any] | None) -> Any:
-        """Return a file, or a text in a list, as `mo.reports` attaches to it what was given, by names of arguments.
 
-        `first` is what was given for the references or test reports, None if these are they. With `is_many` `data` has
-        files by their names, and a dict is returned. Without a file, None, nothing may be given for it.
+_TEXTS = ("id_column", "text_column", "section", "split")
+_MODELS = ("radgraph", "chexbert", "entities", "radgraph_encoder", "vocabulary", "entity_encoder", "device")
+_ALL = (*(name for name, one in declarations(Read).items() if one.flag is not IN_PYTHON), *declarations(Sources))
+TEXTS = Inputs(_TEXTS)
+TESTS = Inputs((*_TEXTS, "encoder"), ("encoder",))
+REFERENCES = Inputs(TESTS.options, ("encoder", "layer", "rescale_table"))
+SAMPLES = Inputs(("id_column", "text_column", "section", "encoder"), REFERENCES.of_encoder)
+CORPUS = Inputs(_ALL, ("encoder", *OF_ENCODER))
+ENTRY = Inputs(tuple(name for name in _ALL if name not in CORPUS.of_encoder))  # what an entry [reports.NAME] may say
+ANNOTATED = Inputs((*_TEXTS, *_MODELS))
+
+
+class Names:
+    """What a command line says of reports: the names of an oracle.toml, and options for files that it does not name.
+
+    The options hold for the first file without an entry; what columns they name is looked for in the others, too.
+    """
+
+    def __init__(self, project: Any, given: Mapping[str, Any]) -> None:
+        self.project = project  # a Project, or None
+        self.given = {name: value for name, value in given.items() if value is not None and value is not False}
+        self.is_used = False
+
+    def attach(self, argument: str, inputs: Inputs, data: Any) -> Any:
+        """Return reports as `mo.reports` makes them of what was typed: a file, a name, a dict of these, or texts.
+
+        Without a file, None, no option may be given.
         """
         if data is None:
-            usual = {name: one.default for name, one in declarations(Read).items()}
-            names = [option(f"{self.prefix}{name}") for name in given if given[name] != usual.get(name)]
-            if names:
-                rule = f"must be given with {', '.join(names)}"
-                raise InputError(argument, rule, "none", "Add the file of reports that they belong to.")
+            self.check_none(argument)
             return None
-        first = first or {}
-        if not self.is_many:
-            return _attached(data, given, first)
-        own: dict[str, dict[str, Any]] = {name: {} for name in data}
-        for name, values in given.items():
-            of_source = name in self.sources
-            of_all = [] if of_source else [value for value in values if "=" not in value]
-            argument = f"{self.prefix}{name}"
-            if of_all[1:]:
-                raise InputError(
-                    argument,
-                    "must be given once for all models",
-                    f"{len(of_all)} values without NAME=",
-                    "Write NAME=VALUE.",
-                )
-            form = "NAME=FILE" if of_source else "NAME=VALUE, or one VALUE for all models"
-            pairs = named([value for value in values if value not in of_all], argument, form)
-            for model, _ in pairs:
-                if model not in own:
-                    raise InputError(
-                        argument,
-                        "must name a model",
-                        f"{shown(model)}, which has no file",
-                        f"Add its file{', or choose one of ' * bool(own)}{', '.join(own)}.",
-                    )
-            for model, value in [*((model, value) for model in own for value in of_all), *pairs]:
-                if name == "section":
-                    check_declared(argument, value, choices.Section)
-                own[model][name] = value if name in ("id_column", "text_column", "section") else Path(value)
-        return {name: _attached(Path(file), own[name], first) for name, file in data.items()}
+        if isinstance(data, Mapping):
+            made = [self._titled(name, typed, self.attach(argument, inputs, typed)) for name, typed in data.items()]
+            twice = [name for i, (name, _) in enumerate(made) if name in [before for before, _ in made[:i]]]
+            if twice:
+                raise InputError(argument, "must have each name once", shown(twice[0]), "Write NAME=FILE with another.")
+            return dict(made)
+        encoder = self._encoder(inputs)
+        name = self._entry(argument, data)
+        if name is not None:
+            return self.project.reports(name, **encoder, tell=note)
+        if isinstance(data, str | Path):
+            check_path(argument, str(data))
+        from metric_oracle.reading import reports
 
+        usual = {name: one.default for name, one in declarations(Read).items()}
+        own = {} if self.is_used else {name: value for name, value in self.given.items() if name in inputs.options}
+        self.is_used = True
+        read = Read(**{name: own.pop(name) for name in usual if name in own})
+        return reports(data, read, **{**own, **encoder}, tell=note)
 
-def _attached(data: Any, given: Mapping[str, Any], first: Mapping[str, Any]) -> Any:
-    """Return reports with what was given for them; see `Role.attach`.
+    def with_judges(self, metrics: Any) -> Any:
+        """Return names of metrics with the judges of the project in the place of theirs; one name as it is."""
+        judges = {} if self.project is None else self.project.judges
+        return metrics if isinstance(metrics, str) else [judges.get(name, name) for name in metrics]
 
-    Options of text files that were given for the first reports apply to these as well, and so does the split of ids.
-    """
-    from metric_oracle.corpora.tables import text_options
-    from metric_oracle.reading import reports
+    def check_used(self) -> None:
+        """Raise InputError if an option was given and every file has an entry, which says how it is read."""
+        names = [option(name) for name in self.given if name in _TEXTS]
+        if names and not self.is_used:
+            raise InputError(
+                ", ".join(names),
+                "must be given with a file that has no entry",
+                f"names of {self.project.path} alone",
+                f"Leave them out, or change the entry: {as_called('reports')} NAME FILE.",
+            )
 
-    both = {}
-    if first:
-        shared = [*text_options(data), *(["split"] if "ids" in given else [])]
-        both = {name: first[name] for name in shared if name in first}
-    own = {name: value for name, value in {**both, **given}.items() if value is not None}
-    read = Read(**{name: own.pop(name) for name in declarations(Read) if name in own})
-    return reports(data, read, **own, tell=note)
+    def check_none(self, argument: str) -> None:
+        """Raise InputError if an option was given although there is no file that it holds for."""
+        usual = {name: one.default for name, one in declarations(Read).items()}
+        names = [option(name) for name, value in self.given.items() if value != usual.get(name)]
+        if names:
+            rule = f"must be given with {', '.join(names)}"
+            raise InputError(argument, rule, "none", "Add the file of reports that they belong to.")
 
+    def _encoder(self, inputs: Inputs) -> dict[str, Any]:
+        """Return what the name of an encoder stands for, as far as the argument takes it."""
+        typed = self.given.get("encoder")
+        if typed is None:
+            return {}
+        named = {} if self.project is None else self.project.encoders.get(typed, {})
+        found = {"encoder": typed, **named}
+        return {name: found[name] for name in inputs.of_encoder if name in found}
 
-_SOURCES = tuple(name for record in ATTACHED for name in record.arguments)
-_IDS = tuple(name for record in ATTACHED for name in record.arguments[1:])
-_MODELS = ("encoder", "radgraph_encoder", "vocabulary", "entity_encoder", "device")
-_OF_FILE = ("id_column", "text_column", "encoding", "separator")
-TEXTS = Role(("section", "id_column", "text_column", "split", "split_file", "profile", "encoding", "separator"))
-TESTS = Role(TEXTS.fields, (*_SOURCES, "uncertain", *_MODELS))
-REFERENCES = Role(TEXTS.fields, (*TESTS.sources, "layer", "rescale_table"))
-CORPUS = Role(TEXTS.fields, (*TESTS.sources, "layer", "states", "bf16", "rescale_table"))
-SAMPLES = Role(_OF_FILE, REFERENCES.sources)
-ANNOTATED = Role(TEXTS.fields, ("radgraph", "chexbert", "entities", *_MODELS[1:]), remark=_MODEL)
-_BARE = ("ids", "metadata", "after_impression")
-PREDICTED_TEXTS = Role(("id_column", "text_column", "section", *_BARE), (), "predicted_", _BARE)
-PREDICTIONS = Role((*PREDICTED_TEXTS.fields, "seed"), _SOURCES, "predicted_", (*_BARE, "seed"), _TOO)
-PREDICTED_SAMPLES = Role(("id_column", "text_column"), _SOURCES, "predicted_", remark=_TOO)
-MODELS_TEXTS = Role(("id_column", "text_column", "ids", "metadata", "section"), (), "model_", is_many=True)
-MODELS = Role(MODELS_TEXTS.fields, _SOURCES, "model_", remark=_TOO, is_many=True)
+    def _entry(self, argument: str, typed: Any) -> str | None:
+        """Return the name of the entry that was typed; None for a file."""
+        if self.project is None or not isinstance(typed, str | Path):
+            return None
+        name = str(typed).removeprefix("reports.")
+        if name not in self.project:
+            return None
+        if name == str(typed) and Path(typed).exists():
+            raise InputError(
+                argument,
+                "must be a name or a file",
+                f"{name}, which is both",
+                f"Write reports.{name} for the name in {self.project.path}, or ./{name} for the file.",
+            )
+        return name
+
+    def _titled(self, name: str, typed: Any, made: Any) -> tuple[str, Any]:
+        """Return the name of reports in a table, which is their title unless another was typed, and the reports."""
+        return (made.title or name) if name == str(typed) else name, made
 
 
 def check_models(reports: Any, *others: object) -> None:
@@ -139,12 +138,6 @@ def check_models(reports: Any, *others: object) -> None:
     from metric_oracle.reading import check_models
 
     check_models(reports, *others)
-
-
-def checkpoint(crepe: Any, config: Path | None, vocabulary: Path | None) -> dict[str, Any]:
-    """Return a checkpoint of CREPE in the form of the public functions, an empty dict if no file of it is given."""
-    named = {"path": crepe, "config": config, "vocabulary": vocabulary}
-    return {name: path for name, path in named.items() if path is not None}
 
 
 def with_ids(given: Mapping[str, Any], **ids: Path | None) -> dict[str, Any]:

@@ -6,13 +6,21 @@ from typing import Annotated, Any, Literal
 
 from annotated_doc import Doc
 
-from metric_oracle.base.declared import FILES, OUTPUT, ROWS, Flag, listed
+from metric_oracle.base.declared import FILES, OUTPUT, READING, ROWS, Flag, listed
 
 FORMATS = ("table", "jsonl", "csv", "md", "tex")
 PLAIN = FORMATS[:3]
 PRINTED = "By default the result is printed."
 _PATH = Flag(metavar="PATH", panel=OUTPUT)
 Plot = Annotated[Path | None, Doc("Figure to write: .png, .svg or .pdf."), Flag(panel=OUTPUT)]
+Project = Annotated[
+    Path | None,
+    Doc(
+        "File that names sets of reports, see oracle reports. By default that of the variable ORACLE_PROJECT, or "
+        "oracle.toml if there is one."
+    ),
+    Flag(metavar="FILE", panel=READING),
+]
 Quiet = Annotated[
     bool,
     Doc("Print no notes and show no progress bar. Errors are still printed."),
@@ -22,13 +30,6 @@ Components = Annotated[
     bool,
     Doc("Show in the table the terms of which a composite score such as RadCliQ is the sum; files have them anyway."),
     Flag(panel=OUTPUT),
-]
-_NEXT_TO_WEIGHTS = "By default the one in the folder of its weights."
-CrepeConfig = Annotated[Path | None, Doc(f"Configuration of CREPE, config.json. {_NEXT_TO_WEIGHTS}"), Flag(panel=FILES)]
-CrepeVocabulary = Annotated[
-    Path | None,
-    Doc(f"Vocabulary of CREPE, tokenizer.json or vocab.txt. {_NEXT_TO_WEIGHTS}"),
-    Flag(panel=FILES),
 ]
 _IDS = "if that file has none: a text file with one id per line, or a table with an id column."
 CorpusVectorIds = Annotated[Path | None, Doc(f"Ids of the vectors in `corpus_vectors`, {_IDS}"), Flag(panel=FILES)]

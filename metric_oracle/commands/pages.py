@@ -25,8 +25,9 @@ def cases_of(
     results: Annotated[
         Sequence[str | Path],
         Doc(
-            "Files of results or scores, such as oracle retrieve, rerank, baseline or score wrote with --out. They are "
-            "needed unless an index alone is explored."
+            "The folder of a study, which knows its files, index and test reports; or files of results or scores, such "
+            "as oracle retrieve, rerank, baseline or score wrote with --out. They are needed unless an index alone is "
+            "explored."
         ),
     ] = (),
     *,
@@ -69,6 +70,7 @@ def cases_of(
     from metric_oracle.explorer.rated_cases import RatedCases
     from metric_oracle.explorer.sampled_cases import SampledCases
     from metric_oracle.indexes.shards import open_index
+    from metric_oracle.projects import opened_study
     from metric_oracle.raters.ratings import read_ratings
 
     if samples or scores:
@@ -79,6 +81,11 @@ def cases_of(
             f"Add {option('ratings')}.",
             got="none",
         )
+    study = opened_study(Path(results[0]), tell=note) if len(results) == 1 else None
+    if study is not None:
+        results, index, queries = study.results, index or study.index, queries or study.tests
+        if study.changed:
+            note(f"changed or missing since the study was made: {', '.join(study.changed)}")
     others = [found for _, found in read_foreign_files(foreign, direction)]
     opened = None if index is None else open_index(index)
     with progress("reading results"):
@@ -95,6 +102,7 @@ def cases_of(
 @command(
     app,
     "explore",
+    "oracle explore study",
     "oracle explore bleu.parquet radgraph.parquet --queries TESTS --index INDEX",
     "oracle explore r2gen.parquet oracle.parquet --queries test.csv",
     "oracle explore oracle.parquet --queries TESTS --ratings EXPORT/ratings.csv \\\n--samples EXPORT/samples.csv",
@@ -166,6 +174,7 @@ def explore(
 @command(
     app,
     "report",
+    "oracle report study --out page.html",
     "oracle report bleu.parquet radgraph.parquet --queries TESTS --out page.html",
     "oracle report r2gen.parquet --no-text --out scores.html",
     of="metric_oracle.commands.pages:cases_of",

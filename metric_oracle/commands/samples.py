@@ -9,7 +9,7 @@ from annotated_doc import Doc
 from metric_oracle.base.choices import RESULTS, TABLES
 from metric_oracle.base.declared import OUTPUT, Flag
 from metric_oracle.commands.command import Call, command
-from metric_oracle.commands.inputs import PREDICTED_SAMPLES, REFERENCES, SAMPLES, check_models
+from metric_oracle.commands.inputs import REFERENCES, SAMPLES, check_models
 from metric_oracle.commands.options import FORMATS, PLAIN
 from metric_oracle.commands.output import Destination, deliver_finding, note, table_lines
 from metric_oracle.metrics import get_metric
@@ -29,8 +29,7 @@ def _check(to: Destination, path: Path | None, argument: str) -> None:
     app,
     "consensus",
     "oracle consensus samples.jsonl -m rouge-l --out chosen.csv",
-    "oracle consensus samples.jsonl -m radgraph,bleu --weighted \\\n"
-    "--radgraph samples_graphs.json --out chosen.csv --utilities utilities.csv",
+    "oracle consensus samples -m radgraph,bleu --weighted --out chosen.csv \\\n--utilities utilities.csv",
     of="metric_oracle.samples.consensus:consensus",
     reports={"candidates": SAMPLES},
     endings=RESULTS,
@@ -60,9 +59,11 @@ def consensus(
 ) -> None:
     """Write the chosen reports under each metric, and the scores that they were chosen by."""
     from metric_oracle.findings.results import Results
+    from metric_oracle.judges.given import parted
     from metric_oracle.samples.consensus import paths_of
 
-    names = list(dict.fromkeys(get_metric(name).name for name in call.values["metrics"]))
+    found, judges = parted(call.values["metrics"])
+    names = [*dict.fromkeys(get_metric(name).name for name in found or ()), *(judge.name for judge in judges)]
     out, paths = to.out, [] if to.out is None else paths_of(to.out, names)
     for argument, file in (*(("out", path) for path in paths), ("utilities", utilities), ("matrix", matrix)):
         _check(to, file, argument)
@@ -86,11 +87,9 @@ def consensus(
     app,
     "best-of",
     "oracle best-of samples.jsonl test.csv -m rouge-l,bleu --plot curve.png",
-    "oracle best-of samples.jsonl test.csv -m radgraph \\\n"
-    "--radgraph test_graphs.json --out best.md \\\n"
-    "--predicted-radgraph samples_graphs.json",
+    "oracle best-of samples test -m radgraph --out best.md",
     of="metric_oracle.samples.best_of:best_of",
-    reports={"references": REFERENCES, "candidates": PREDICTED_SAMPLES},
+    reports={"references": REFERENCES, "candidates": SAMPLES},
     endings=TABLES,
     formats=FORMATS,
     plot=True,

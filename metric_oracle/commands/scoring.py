@@ -16,14 +16,12 @@ from metric_oracle.base.declared import OUTPUT, ROWS, Flag, declarations
 from metric_oracle.base.errors import option
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import (
-    MODELS,
-    PREDICTIONS,
     REFERENCES,
     TESTS,
+    TEXTS,
     check_models,
-    checkpoint,
 )
-from metric_oracle.commands.options import FORMATS, PLAIN, CrepeConfig, CrepeVocabulary, Foreign
+from metric_oracle.commands.options import FORMATS, PLAIN, Foreign
 from metric_oracle.commands.output import (
     Destination,
     deliver_finding,
@@ -38,11 +36,10 @@ app = typer.Typer(rich_markup_mode="rich")
 @command(
     app,
     "score",
-    "oracle score test.csv generated.csv --encoder distilroberta-base \\\n"
-    "--radgraph radgraph.tar.gz --chexbert chexbert.pth --out report_scores.csv",
-    "oracle score annotation.json res.csv --split test --ids annotation.json",
+    "oracle score radiologists.csv model.csv -m bleu,rouge-l --out mine.parquet",
+    "oracle score test strong -m radgraph,bertscore --encoder distilroberta-base",
     of="metric_oracle.retrieval.scoring:score",
-    reports={"references": REFERENCES, "predictions": PREDICTIONS},
+    reports={"references": REFERENCES, "predictions": TEXTS},
     endings=RESULTS,
     formats=PLAIN,
 )
@@ -50,8 +47,6 @@ def score(
     call: Call,
     to: Destination,
     *,
-    crepe_config: CrepeConfig = None,
-    crepe_vocabulary: CrepeVocabulary = None,
     published_names: Annotated[
         bool,
         Doc("Name the columns of the CSV file as CXR-Report-Metric does. Needs --out FILE.csv."),
@@ -66,9 +61,8 @@ def score(
         check_given(option("published_names"), to.out, f"with {option('out')}", advice, got="none")
         to.check((".csv",), PLAIN)
         call.values["text"] = True
-    crepe = checkpoint(call.values.get("crepe"), crepe_config, crepe_vocabulary)
-    check_models(call.values["references"], crepe.get("path"))
-    scores = call.tracked("scoring", crepe=crepe or None)
+    check_models(call.values["references"], call.values.get("crepe"))
+    scores = call.tracked("scoring")
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
     summary = f"{scores.table.num_rows:,} pairs: {', '.join(means)}"
     write = partial(scores.write, published_names=published_names)
@@ -123,10 +117,9 @@ def read_foreign_files(
 @command(
     app,
     "study",
-    "oracle study INDEX test.csv --radgraph test_graphs.json \\\n"
-    "--model R2Gen=r2gen.csv --model-radgraph R2Gen=r2gen.json --out study",
+    "oracle study INDEX test r2gen WCL=wcl.csv -m bleu,radgraph --out study",
     of="metric_oracle.tables.study:study",
-    reports={"queries": TESTS, "models": MODELS},
+    reports={"queries": TESTS, "models": TEXTS},
     formats=FORMATS,
 )
 def study(
@@ -144,9 +137,9 @@ def study(
     pairs: Annotated[
         Path | None,
         Doc(
-            "Instead of the study, write the pairs that its judge would score, without those of --judged and --keep: "
-            "a file for a judge that runs elsewhere. The same command line with --judged in place of --pairs then "
-            "makes the study."
+            "Instead of the study, write the pairs that its judge would score, without those that the files or the "
+            "folder of its entry in oracle.toml have: a file for a judge that runs elsewhere. With the scores among "
+            "these files, the same command line without --pairs then makes the study."
         ),
         Flag(metavar="FILE", panel=OUTPUT),
     ] = None,
@@ -156,6 +149,8 @@ def study(
     """Make the table, and write the folder."""
     from metric_oracle.findings.writing import check_folder, check_out
     from metric_oracle.indexes.shards import open_index
+    from metric_oracle.judges.given import parted
+    from metric_oracle.projects import write_study_project
     from metric_oracle.tables.judged_study import study_pairs
     from metric_oracle.tables.study import compare_study
     from metric_oracle.tables.study_folder import write_study
@@ -196,6 +191,9 @@ def study(
         write=partial(write_study, systems, compared),
         brief=compared.brief,
     )
+    if out is not None:
+        judges = parted(call.values.get("metrics"))[1]
+        write_study_project(out, index.folder, tests, models, judges)
     if copies is not None and out is not None:
         for name in ("overlap.md", "overlap.csv"):
             copies.write(out / name)

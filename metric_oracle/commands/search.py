@@ -18,13 +18,11 @@ from metric_oracle.base.choices import RESULTS
 from metric_oracle.base.declared import OUTPUT, Flag
 from metric_oracle.base.errors import InputError, in_terms_of_caller, option
 from metric_oracle.commands.command import Call, command
-from metric_oracle.commands.inputs import CORPUS, TESTS, check_models, checkpoint, with_ids
+from metric_oracle.commands.inputs import CORPUS, TESTS, check_models, with_ids
 from metric_oracle.commands.options import (
     PLAIN,
     Components,
     CorpusVectorIds,
-    CrepeConfig,
-    CrepeVocabulary,
     QueryVectorIds,
 )
 from metric_oracle.commands.output import Destination, checking, deliver_results, is_quiet, note, put
@@ -59,7 +57,7 @@ def build_index(call: Call, to: Destination) -> None:
     app,
     "retrieve",
     "oracle retrieve INDEX test.csv -m bleu -k 5 --out oracle.parquet",
-    "oracle retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json",
+    "oracle retrieve INDEX test -m radgraph",
     'oracle retrieve INDEX --text "No acute process." -m rouge-l',
     of="metric_oracle.retrieval.plan:retrieve",
     reports={"queries": TESTS},
@@ -115,12 +113,10 @@ def retrieve(
 @command(
     app,
     "rerank",
-    "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n--pool bleu:200 --audit 50",
-    "oracle rerank INDEX test.csv --crepe crepe-biomedbert \\\n"
+    "oracle rerank INDEX test -m green --pool bleu:50,rouge-l:50,random:20 \\\n--out best.parquet",
+    "oracle rerank INDEX test -m crepe --crepe crepe-biomedbert \\\n--pool bleu:200 --audit 50",
+    "oracle rerank INDEX test -m crepe --crepe crepe-biomedbert \\\n"
     "--pool composite --weights weights.json --audit 199 --recall 0.95",
-    'oracle rerank INDEX test.csv --judge "python my_green.py" --name green_score \\\n'
-    "--best 1 --keep judged --pool bleu:50,rouge-l:50,random:20 --out best.parquet",
-    "oracle rerank INDEX test.csv --judged scores.parquet --name green_score \\\n--pool bleu:50,rouge-l:50,random:20",
     of="metric_oracle.retrieval.rerank:rerank",
     reports={"queries": TESTS},
     endings=RESULTS,
@@ -131,14 +127,12 @@ def rerank(
     call: Call,
     to: Destination,
     *,
-    crepe_config: CrepeConfig = None,
-    crepe_vocabulary: CrepeVocabulary = None,
     components: Components = False,
 ) -> None:
     """Show the answers under the texts of their test reports, and what the pools say of the judge's oracle."""
-    queries, crepe = call.values["queries"], checkpoint(call.values.get("crepe"), crepe_config, crepe_vocabulary)
-    check_models(queries, *([crepe["path"]] if "path" in crepe else []))
-    results = call.tracked("rerank", crepe=crepe or None, tell=note)
+    queries = call.values["queries"]
+    check_models(queries, call.values.get("crepe"))
+    results = call.tracked("rerank", tell=note)
     oracle = results.oracle
     if to.plot is not None:
         check_given("plot", oracle, "for a pool, not the whole corpus", "Leave it out.", got="one")
@@ -153,7 +147,7 @@ def rerank(
     app,
     "pool",
     "oracle pool INDEX test.csv --pool bleu:50,rouge-l:50,random:20 \\\n--out pairs.parquet",
-    "oracle pool INDEX test.csv --pool bleu:100 --judged scores.parquet \\\n--out rest.parquet",
+    "oracle pool INDEX test -m green --pool bleu:100 --out rest.parquet",
     of="metric_oracle.retrieval.pair_files:pool",
     reports={"queries": TESTS},
     endings=RESULTS,

@@ -12,7 +12,7 @@ from metric_oracle.base.declared import OUTPUT, ROWS, Flag
 from metric_oracle.commands import COMMANDS
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.groups import Group
-from metric_oracle.commands.inputs import MODELS_TEXTS, TEXTS, check_web
+from metric_oracle.commands.inputs import TEXTS, check_web
 from metric_oracle.commands.output import Destination, note, put
 from metric_oracle.survey.folder import SurveyFolder
 
@@ -25,7 +25,7 @@ app = typer.Typer(name="survey", cls=Group, no_args_is_help=True, rich_markup_mo
     "oracle survey create test.csv --candidates bleu=bleu.parquet \\\n"
     "--candidates radgraph=radgraph.parquet --raters anna,ben --out SURVEY",
     of="metric_oracle.survey.create:create_survey",
-    reports={"references": TEXTS, "candidates": MODELS_TEXTS},
+    reports={"references": TEXTS, "candidates": TEXTS},
 )
 def create(call: Call) -> None:
     """Make the survey."""

@@ -129,7 +129,7 @@ def annotate(call: Call, to: Destination) -> None:
     "bench",
     "oracle bench --plot bench.png",
     "oracle bench --reports 185538 --tests 2192 --out rows.jsonl",
-    "oracle bench INDEX test.csv -m bleu,radgraph --radgraph test_graphs.json",
+    "oracle bench INDEX test -m bleu,radgraph",
     of="metric_oracle.bench.timing:run_bench",
     reports={"queries": TESTS},
     endings=(".jsonl",),

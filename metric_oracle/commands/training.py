@@ -3,7 +3,7 @@
 import typer
 
 from metric_oracle.commands.command import Call, command
-from metric_oracle.commands.inputs import PREDICTED_TEXTS, TEXTS
+from metric_oracle.commands.inputs import TEXTS
 from metric_oracle.commands.output import note
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -16,7 +16,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "pairs/train_errors.csv --base BiomedBERT --out my-crepe",
     "oracle score test.csv generated.csv -m crepe --crepe my-crepe",
     of="metric_oracle.raters.counted_pairs:train_crepe",
-    reports={"references": TEXTS, "predictions": PREDICTED_TEXTS},
+    reports={"references": TEXTS, "predictions": TEXTS},
 )
 def train_crepe(call: Call) -> None:
     """Train CREPE on pairs of reports whose errors were counted in six categories.

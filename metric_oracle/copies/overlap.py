@@ -279,7 +279,7 @@ class Overlap(Finding):
         return f"exact copies {shares}; {self.signature['reports']:,} reports each"
 
 
-_OF_SETS = Nouns(prediction="set {shown}", section="model_section", may_have_more=True)
+_OF_SETS = Nouns(prediction="set {shown}", may_have_more=True)
 
 
 @called("overlap")

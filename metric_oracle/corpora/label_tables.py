@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.arrays import as_array
 from metric_oracle.corpora.joining import UNKNOWN, IdSource, check_joined, shared_column, source_of_ids
 from metric_oracle.corpora.tables import (
@@ -241,7 +241,7 @@ def label_table_of(
     if ids is None and by_place:
         ids = [str(place) for place in range(len(values))]
     if ids is None:
-        raise columns_error(table, "has no column of ids", [option("id_column", "NAME")] if is_optional else [])
+        raise columns_error(table, "has no column of ids", {"id_column": "NAME"} if is_optional else {})
     if not ids or not names:
         raise InputError(
             f"{path} must have at least one report and one label; it has {len(ids)} and {len(names)}.",

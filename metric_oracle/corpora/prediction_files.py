@@ -19,7 +19,7 @@ from metric_oracle.corpora.tables import (
     canonical_ids,
     chexpert_studies,
     file_ending,
-    name_option,
+    likeliest,
     no_text,
     note_on_headers,
     read_table,
@@ -217,8 +217,8 @@ def generated_name(table: Table, what: str, id_column: str | None, wanted: str |
     if is_clear:
         return names[0]
     candidates = f"; candidates are {shown(*names)}" if names else ""
-    options = [option("id_column", "NAME")] * (id_cells is None) + [name_option("text_column", names)]
-    raise no_text(table, f"has no column that is clearly {what}{candidates}", options)
+    columns = {**({"id_column": "NAME"} if id_cells is None else {}), "text_column": likeliest(names)}
+    raise no_text(table, f"has no column that is clearly {what}{candidates}", columns)
 
 
 def _keys(table: Table, id_column: str | None = None) -> Keys | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.errors import InputError, of_predictions, option, shown
+from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, IdSource
 from metric_oracle.corpora.prediction_files import NO_HEADER, Keys, Rows, read_keys, read_rows, rows_of_table
@@ -32,7 +32,6 @@ _FRONTAL = {"AP", "PA"}
 _VIEW_OF_CODE = {"antero-posterior": "AP", "postero-anterior": "PA"}
 
 
-@of_predictions()
 def as_predictions(predictions: Any, read: Read = DEFAULT, *, wanted: str | None = None) -> Reports:
     """Return the reports of a model from a path, Reports or a container, see `corpora.reports.as_reports`.
 
@@ -113,7 +112,7 @@ def _assembled(rows: Rows, path: str | Path, read: Read, wanted: str | None) -> 
         if rows.table is None:
             raise InputError(f"{path} has no ids ({what}).", f"Pass {in_order}")
         more = f" If none of them has ids, pass {in_order}"
-        raise columns_error(rows.table, f"has no ids ({what})", [option("id_column", "NAME")], more)
+        raise columns_error(rows.table, f"has no ids ({what})", {"id_column": "NAME"}, more)
     if keys is None:
         keys = read_keys(existing_file(Path(str(ids))), read.split or "test")
         n_ids = len(keys.studies or keys.images or [])

@@ -28,7 +28,7 @@ from metric_oracle.corpora.tables import (
     chexpert_studies,
     columns_error,
     existing_file,
-    name_option,
+    likeliest,
     no_text,
     read_table,
     single_texts,
@@ -555,8 +555,8 @@ def table_source(
                 f"{path} has no column with a usual id name.",
                 f"None of its columns can hold ids: add one, such as study_id; columns: {table.header}.",
             )
-        options = [option(f"{kind}_column", "NAME") for kind in ["id"] + ["text"] * (not names)]
-        raise columns_error(table, "has no column with a usual id name", options)
+        columns = {f"{kind}_column": "NAME" for kind in ["id"] + ["text"] * (not names)}
+        raise columns_error(table, "has no column with a usual id name", columns)
     where = f"{shown(id_name)} in {path}"
     ids = canonical_ids(id_cells, where)
     first_images = None
@@ -625,12 +625,8 @@ def _text_names(
             return [], None
         candidates = f"; candidates are {shown(*names)}" if names else ""
         problem = f"has no column that is clearly the {section or USUAL}{candidates}"
-        options = [name_option("text_column", names)]
-        if names:
-            options[0] += f" or {option('section')}"
-        if not id_name:
-            options.insert(0, option("id_column", "NAME"))
-        raise no_text(table, problem, options)
+        columns = {**({} if id_name else {"id_column": "NAME"}), "text_column": likeliest(names)}
+        raise no_text(table, problem, columns, otherwise=f" or {option('section')}" if names else "")
     return names, of_column
 
 

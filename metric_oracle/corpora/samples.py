@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.shown import OneLine
 from metric_oracle.corpora.chats import is_chat, without_chat
 from metric_oracle.corpora.containers import in_memory
@@ -246,7 +246,7 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
     )
     id_cells = table.id_cells(read.id_column, is_optional=True)
     if id_cells is None:
-        raise columns_error(table, "has no column with a usual id name", [option("id_column", "NAME")])
+        raise columns_error(table, "has no column with a usual id name", {"id_column": "NAME"})
     ids = canonical_ids(id_cells, f"{shown(id_cells.name)} in {table.path}")
     cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
     cells = [_without_chats(cell) for cell in cells]

@@ -264,14 +264,14 @@ def check_sections(
     other: tuple[str | None, str],
     names: tuple[str, str] = ("references", "predictions"),
     step: str = "",
-    option_of_other: str = "model_section",
+    has_option: bool = True,
 ) -> str | None:
     """Raise InputError if the sections of two sets of reports differ; return a warning if they may, else None.
 
     A side is (section or None, how it is known), see `corpora.reports.Reports`; `names` is what the sides are called. A
     section that is not known agrees with all others. There is a warning if they differ only according to how Yu et al.
     tabulate the model, which may be wrong, or if one side has both sections under their names, and that of the other is
-    not known. It names `option_of_other`, by which the user can state the section of `other`. `step` is the next step
+    not known. `has_option` says whether the user can state the section of `other`. `step` is the next step
     of the error, by default to read `one` in the section of `other`.
     """
     if (one[0] is None) != (other[0] is None) and (JOINED, "headers") in (one, other):
@@ -284,9 +284,10 @@ def check_sections(
     if one[0] is None or other[0] is None or one[0] == other[0]:
         return None
     if "paper" in (one[1], other[1]):
+        stated = f", or say by {option('predicted_section')} what the model writes" if has_option else ""
         return (
             f"the {names[0]} are of section {one[0]}, but Yu et al. (2023) compare such {names[1]} with {other[0]}: "
-            f"pass {option('section', other[0])}, or say by {option(option_of_other)} what the model writes"
+            f"pass {option('section', other[0])}{stated}"
         )
     raise InputError(
         f"{names[0]} and {names[1]}",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import pyarrow.csv
 
 from metric_oracle.base import sealed
 from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.errors import InputError, as_called, described, if_taken, option, shown
+from metric_oracle.base.errors import InputError, as_called, described, entry_line, if_taken, option, shown
 from metric_oracle.corpora.chats import answers_of_batch, is_chat, n_answers, without_chat
 from metric_oracle.corpora.text_files import (
     checked_separator,
@@ -305,7 +306,7 @@ class Table:
         for names in (studies, matching(self.names, IMAGE_IDS)):
             if len(names) > 1:
                 problem = f"has several columns that can hold the ids: {shown(*names)}"
-                raise columns_error(self, problem, [option("id_column", "NAME")] if is_optional else [])
+                raise columns_error(self, problem, {"id_column": "NAME"} if is_optional else {})
             if names:
                 return self.column(names[0])
         return None
@@ -456,18 +457,26 @@ class ColumnsError(InputError):
     """The columns of ids or texts cannot be told by their names; `together` joins such errors of several files."""
 
     path: str = ""
-    options: tuple[str, ...] = ()  # that name the columns, as the caller writes them
+    columns: Mapping[str, str] = MappingProxyType({})  # what must be named, by argument, as far as it is known
     header: str = ""  # the names of the columns, see `Table.header`
+    more: str = ""  # what is appended to the step
 
 
-def columns_error(table: Table, problem: str, options: Sequence[str], more: str = "") -> ColumnsError:
-    """Return the error for a table whose columns must be named with `options`, or if there is none, renamed.
+def columns_error(
+    table: Table, problem: str, columns: Mapping[str, str], more: str = "", *, otherwise: str = ""
+) -> ColumnsError:
+    """Return the error for a table whose columns must be named, or if no argument names them, renamed.
 
-    Its sentence is the path and `problem`; `more` is appended to the step.
+    Its sentence is the path and `problem`. `columns` are the arguments that name columns, with the likeliest name of
+    each or "NAME"; `otherwise` is another way than the last of them; `more` is appended to the step.
     """
-    pass_them = f"Pass {' and '.join(options)}" if options else "Rename one, such as study_id"
-    error = ColumnsError(f"{table.path} {problem}.", f"{pass_them}; columns: {table.header}.{more}")
-    error.path, error.options, error.header = str(table.path), tuple(options), table.header
+    step = "Rename one, such as study_id"
+    if columns:
+        options = [option(name, repr(value) if value != "NAME" else value) for name, value in columns.items()]
+        once = if_taken("project", f", or say it once: {entry_line(str(table.path), columns)}")
+        step = f"Pass {' and '.join(options)}{otherwise}{once}"
+    error = ColumnsError(f"{table.path} {problem}.", f"{step}; columns: {table.header}.{more}")
+    error.path, error.columns, error.header, error.more = str(table.path), columns, table.header, more
     return error
 
 
@@ -476,12 +485,12 @@ def note_on_headers(n: int) -> str:
     return f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header" if n else ""
 
 
-def name_option(name: str, candidates: Sequence[str] = ()) -> str:
-    """Return the option `name` for a message, with the likeliest candidate, the first, if that can be shown."""
-    return option(name, repr(candidates[0]) if candidates and shown(candidates[0]) == repr(candidates[0]) else "NAME")
+def likeliest(candidates: Sequence[str]) -> str:
+    """Return the first candidate for a column if it can be shown, else "NAME"."""
+    return candidates[0] if candidates and shown(candidates[0]) == repr(candidates[0]) else "NAME"
 
 
-def no_text(table: Table, problem: str, options: Sequence[str]) -> InputError:
+def no_text(table: Table, problem: str, columns: Mapping[str, str], otherwise: str = "") -> InputError:
     """Return the error for a table in which no column is clearly the reports; scores that were written have none.
 
     The reports of a study's oracle lie beside its scores.
@@ -494,7 +503,7 @@ def no_text(table: Table, problem: str, options: Sequence[str]) -> InputError:
         for head in heads
     )
     if not has_scores:
-        return columns_error(table, problem, options)
+        return columns_error(table, problem, columns, otherwise=otherwise)
     path = Path(table.path)
     beside = path.with_name(f"{path.stem}-reports{path.suffix}")
     step = f"Name {beside}, which has them." if beside.is_file() else "Name the file with the reports themselves."
@@ -502,27 +511,32 @@ def no_text(table: Table, problem: str, options: Sequence[str]) -> InputError:
 
 
 def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[Any]:
-    """Call functions that read files, and return their results; one error tells all options that the columns need.
+    """Call functions that read files, and return their results; one error tells how all of them are to be read.
 
-    The others are called with what the first returns, or with None if its columns are not known.
+    The others are called with what the first returns, or with None if its columns are not known. The options of a
+    command hold for the first file, which there is unless the first function returns None.
     """
-    results, errors = list[Any](), list[ColumnsError]()
-    for read in (lambda _: first(), *others):
+    results, errors = list[Any](), dict[int, ColumnsError]()
+    for place, read in enumerate((lambda _: first(), *others)):
         try:
             results.append(read(results[0] if results else None))
         except ColumnsError as error:
-            errors.append(error)
+            errors[place] = error
         except InputError:  # after an error in columns, that one is told first
             if not errors:
                 raise
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        options = dict.fromkeys(option for error in errors for option in error.options)
-        columns = "; ".join(f"columns of {error.path}: {error.header}" for error in errors)
-        problems = ", and ".join(error.sentence.removesuffix(".") for error in errors)
-        raise ColumnsError(f"{problems}.", f"Pass {' '.join(options)}; {columns}.")
-    return results
+    if not errors:
+        return results
+    place, only = next(iter(errors.items()))
+    is_first = place == 0 or (place == 1 and results[0] is None)
+    if not only.columns or (is_first and len(errors) == 1):
+        raise only
+    problems = ", and ".join(error.sentence.removesuffix(".") for error in errors.values())
+    lines = "; ".join(dict.fromkeys(entry_line(error.path, error.columns) for error in errors.values()))
+    whose = {error.path: f"columns{f' of {error.path}' if len(errors) > 1 else ''}" for error in errors.values()}
+    columns = "; ".join(f"{whose[error.path]}: {error.header}" for error in errors.values())
+    how = "it is" if len(errors) == 1 else "they are"
+    raise ColumnsError(f"{problems}.", f"Say how {how} read: {lines}; {columns}.{only.more}")
 
 
 def _is_cell(name: str, cells: Sequence[str]) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import sha256
 from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.tables import existing_file
@@ -56,9 +56,9 @@ class Crepe(Encoder):
 
     def _open(self, *, config: str | Path | None = None, vocabulary: str | Path | None = None) -> dict[str, str]:
         weights = self._path.expanduser()
-        self._path = _find(None, weights, WEIGHTS, "crepe") if weights.is_dir() else existing_file(weights)
-        config = _find(config, self._path.parent, ("config.json",), "crepe_config")
-        vocabulary = _find(vocabulary, self._path.parent, VOCABULARIES, "crepe_vocabulary")
+        self._path = _find(None, weights, WEIGHTS) if weights.is_dir() else existing_file(weights)
+        config = _find(config, self._path.parent, ("config.json",))
+        vocabulary = _find(vocabulary, self._path.parent, VOCABULARIES)
         for path in (self._path, config, vocabulary):
             existing_file(path)  # as train-crepe wrote it
         settings = _read_config(config)
@@ -170,7 +170,7 @@ def load_tokenizer(path: Path, config: Any) -> Any:
     if n_pieces != config.vocab_size or not is_pair or lacking:
         wrong = f" without {lacking[0]}" if lacking else " joined in another way"
         raise InputError(
-            "crepe_vocabulary",
+            "vocabulary of crepe",
             f"must have {config.vocab_size} word pieces as in the checkpoint, with {' '.join(_SPECIAL_PIECES)}, "
             "and join pairs of texts as BERT does",
             f"{n_pieces}{wrong if n_pieces == config.vocab_size else ''} in {path}",
@@ -186,15 +186,13 @@ def _is_uncased(vocabulary: Path) -> bool:
     return not path.is_file() or json.loads(path.read_text("utf-8")).get("do_lower_case", True) is True
 
 
-def _find(path: str | Path | None, folder: Path, names: Sequence[str], argument: str) -> Path:
+def _find(path: str | Path | None, folder: Path, names: Sequence[str]) -> Path:
     """Return `path`, else the first of `names` that is a file in the folder; raise InputError if there is none."""
     if path is not None:
         return existing_file(Path(path).expanduser())
     paths = [folder / name for name in names if (folder / name).is_file()]
     if not paths:
-        raise InputError(
-            argument, f"must be {' or '.join(names)} in {folder}", "none", f"Pass {option(argument, 'FILE')}."
-        )
+        raise InputError("crepe", f"must have {' or '.join(names)}", f"none in {folder}", "Put it there.")
     return paths[0]
 
 
@@ -207,7 +205,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         kind, n, is_poisson = None, None, None
     if not isinstance(kind, str) or n != len(CATEGORIES) or not isinstance(is_poisson, bool):
         raise InputError(
-            "crepe_config",
+            "config of crepe",
             "must be a config.json of CREPE, with model_type, num_error_categories 6 and use_poisson_loss",
             f"another one, {path}",
             "Pass the config.json of the checkpoint.",
@@ -232,7 +230,7 @@ def _build(settings: dict[str, Any], path: Path) -> Any:
     except Exception:
         pass
     raise InputError(
-        "crepe_config",
+        "config of crepe",
         "must have a model_type and sizes that an encoder can have",
         f"model_type {settings.get('model_type')!r:.40} with its sizes in {path}",
         "Fetch it again.",

@@ -4,7 +4,7 @@ Every view fits 60 columns and up: numbers and ids are never cut, see `printed_t
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group
@@ -167,8 +167,6 @@ def scores_table(scores: Scores) -> Group:
 
 def info_table(index: Any) -> Group:
     """Return what a terminal shows of an index: its folder, and a table of its contents."""
-    from rich.table import Table
-
     content = index.content
     lines = [("source", content["source"])]
     lines += [(name.replace("_", " "), f"{value:,}") for name, value in content["counts"].items()]
@@ -184,12 +182,19 @@ def info_table(index: Any) -> Group:
         ("built by", f"{index.manifest['built_by']} at {index.manifest['built_at']}"),
         ("fingerprint", index.fingerprint),
     ]
+    return block(str(index.folder), lines)
+
+
+def block(title: str, lines: Iterable[tuple[str, str]]) -> Group:
+    """Return a title above lines of names and texts."""
+    from rich.table import Table
+
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="dim")
     table.add_column(overflow="fold")
     for name, text in lines:
         table.add_row(Text(plain(name)), one_line(text))
-    return Group(Text(plain(str(index.folder)), style="bold", overflow="fold"), table)
+    return Group(Text(plain(title), style="bold", overflow="fold"), table)
 
 
 def _shown(name: str, value: Any) -> str:

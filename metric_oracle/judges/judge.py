@@ -48,7 +48,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True)
 class Judge(Directed):
-    """Scores pairs of texts. Made by `opening.opened_judge`."""
+    """Scores pairs of texts. Made by `GivenJudge.opened`."""
 
     name: str
     version: str
@@ -176,10 +176,10 @@ class Judge(Directed):
         """Return the error for pairs without a number: `lacking`, with what `wrong` ones answered, of `n` in all."""
         if self.ask is None:
             return InputError(
-                "judged",
+                f"files of the judge {self.name}",
                 "must have a score for each pair",
                 f"none for {len(lacking):,} of {n:,}, such as pair {lacking[0]}",
-                f"Have the others judged, and pass their file too: {as_called('pool')} with {option('judged')} writes "
+                f"Have the others judged, and add their file: {as_called('pool')} with the judge as metric writes "
                 f"those of a pool, {option('pairs', 'FILE', python='mo.study_pairs')} those of a study.",
             )
         without = [
@@ -195,7 +195,7 @@ class Judge(Directed):
         if wrong:
             pair, what = next(iter(wrong.items()))
             such = f", such as pair {pair}: {what}"
-        step = f"Run it again with {option('keep', 'FOLDER')}, so that no answer is lost."
+        step = 'Give the judge keep = "FOLDER" and run it again, so that no answer is lost.'
         if self.keep is not None:
             step = "A pair that cannot be scored needs the number that is to count for it. " if wrong else ""
             step += f"The answers to the other {n - len(lacking):,} are kept: the same call asks for the rest."

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
@@ -91,17 +92,19 @@ def of_model(model: ErrorModel) -> Ask:
     return ask
 
 
-def of_command(words: Sequence[str], timeout: float | None) -> Ask:
+def of_command(words: Sequence[str], timeout: float | None, folder: Path | None = None) -> Ask:
     """Return the asking of a command: it reads a line of JSON for each pair, and writes one for each answer.
 
     Its input ends after the last pair, and its answers may come in any order. It is stopped if no line came for
     `timeout` seconds, or if an answer has the number of no pair or of one that was answered: then numbers are mixed up.
-    All that it started is stopped at the end.
+    All that it started is stopped at the end. It runs in `folder`, by default the working folder.
     """
 
     def ask(pairs: Sequence[Pair], take: Take) -> Asked:
         try:
-            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0)
+            process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0, cwd=folder
+            )
         except (OSError, ValueError) as error:  # ValueError for a word with NUL
             reason = error.strerror if isinstance(error, OSError) else "it has a NUL character"
             raise InputError(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Unpack
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,8 @@ from metric_oracle.findings.results import read_signed
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import opened
+from metric_oracle.judges.given import GivenJudge, one_judge, parted
 from metric_oracle.judges.judge import Judge
-from metric_oracle.judges.opening import JudgeOptions, asked_judge
-from metric_oracle.metrics import names_of
 from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.retrieval.baselines import DRAWS, SEED, drawn_rows
 from metric_oracle.retrieval.checks import section_entry
@@ -401,11 +400,11 @@ def expectation(
     index: AnyIndex,
     queries: Queries,
     metric: Annotated[
-        str | Sequence[str],
+        str | GivenJudge | Sequence[str | GivenJudge],
         Doc(
             "Metric of the scores, such as bleu, rouge-l or radgraph, see "
-            "[`list_metrics`][metric_oracle.list_metrics]. A sum is not possible. With a judge, the metrics whose "
-            "exact means correct the estimate; several with commas."
+            "[`list_metrics`][metric_oracle.list_metrics]; no sum. Or a judge: its name in oracle.toml, in Python what "
+            "``judge`` returns; and with it, after commas, metrics whose exact means correct the estimate."
         ),
         choices.METRIC,
     ],
@@ -445,13 +444,12 @@ def expectation(
         Uses("threads", *SETTINGS),
     ] = None,
     progress: Progress | None = None,
-    **judge: Unpack[JudgeOptions],
 ) -> Expectation:
     """Compute exact statistics of random retrieval: mean, standard deviation and quantiles of the scores.
 
-    The statistics of a test report are over its scores with all reports of the corpus, so that nothing is drawn. With
-    `judge` or `judged`, whose scores cannot be computed for the whole corpus, the means are estimated from random
-    reports, and corrected by the exact means of `metric`; `draws`, `error` and `seed` are for this sample.
+    The statistics of a test report are over its scores with all reports of the corpus, so that nothing is drawn. The
+    scores of a judge cannot be computed for the whole corpus: their means are estimated from random reports, and
+    corrected by the exact means of metrics; `draws`, `error` and `seed` are for this sample.
 
     Returns
     -------
@@ -473,23 +471,25 @@ def expectation(
     [0.5]
     """
     _quantile_names(quantiles)  # before a file is opened
-    with asked_judge(judge) as asking:
-        if asking is None:
-            check_left_out({"draws": draws, "error": error, "seed": seed}, "without a judge")
-            names = [metric] if isinstance(metric, str) else [*metric]
-            if len(names) != 1:
-                raise InputError("metric", "must be a single one", len(names), "Run the command once for each metric.")
-            plan = plan_scores(index, names[0], options or DEFAULTS)
-            asked = loaded(queries, plan.index, progress, metrics=[plan.metric])
-            return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)
+    names, judges = parted(metric)
+    given = one_judge(judges)
+    if given is None:
+        check_left_out({"draws": draws, "error": error, "seed": seed}, "without a judge")
+        if names is None or len(names) != 1:
+            got = len(names or ())
+            raise InputError("metric", "must be a single one", got, "Run the command once for each metric.")
+        plan = plan_scores(index, names[0], options or DEFAULTS)
+        asked = loaded(queries, plan.index, progress, metrics=[plan.metric])
+        return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)
+    with given.opened() as judge:
         corpus = opened(index)
-        plans = [plan_scores(corpus, name, options or DEFAULTS) for name in names_of(metric) or ()]
+        plans = [plan_scores(corpus, name, options or DEFAULTS) for name in names or ()]
         asked = loaded(queries, corpus, progress, metrics=[plan.metric for plan in plans])
         return judged_expectation(
             corpus,
             plans,
             asked,
-            asking,
+            judge,
             draws=draws or DRAWS,
             error=error or 0.0,
             seed=seed or SEED,

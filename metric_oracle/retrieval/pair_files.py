@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from annotated_doc import Doc
 
 from metric_oracle.base import choices
 from metric_oracle.base.declared import Flag, Uses
-from metric_oracle.base.errors import called
+from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
@@ -19,23 +19,14 @@ from metric_oracle.findings.finding import Frames
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex
 from metric_oracle.indexes.store import to_arrow
+from metric_oracle.judges.given import GivenJudge, one_judge, parted
+from metric_oracle.judges.judged_files import RANK
 from metric_oracle.judges.judgements import pair_ids
-from metric_oracle.judges.opening import RANK, Keep, Version, known_pairs
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.candidate_pools import DEFAULT, Pool, PoolRows, planned_pool
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.options import SETTINGS, SearchOptions, chosen
 from metric_oracle.retrieval.search import digest
-
-# Options of functions that write pairs.
-JudgedBefore: TypeAlias = Annotated[
-    str | Path | Sequence[str | Path] | None,
-    Doc("Scores of a judge, as `rerank` takes them: pairs that have one are left out. By default none is."),
-    Flag(metavar="FILE", kind=list[Path]),
-]
-NameOfJudged: TypeAlias = Annotated[
-    str | None, Doc("Name of the judge in `keep`, or column of `judged` with the scores. By default score.")
-]
 
 
 @dataclass(frozen=True)
@@ -73,6 +64,14 @@ class PairsToJudge(Frames):
 def pool(
     index: AnyIndex,
     queries: Queries,
+    metric: Annotated[
+        str | GivenJudge | Sequence[str | GivenJudge] | None,
+        Doc(
+            "Judge that has scored some of the pairs: its name in oracle.toml, in Python what ``judge`` returns. Pairs "
+            "that its files or its folder `keep` have are left out. By default all pairs are written."
+        ),
+        choices.METRIC,
+    ] = None,
     *,
     pool: Annotated[
         str,
@@ -82,10 +81,6 @@ def pool(
         ),
         Flag(metavar="METRIC:N"),
     ] = DEFAULT,
-    judged: JudgedBefore = None,
-    name: NameOfJudged = None,
-    judge_version: Version | None = None,
-    keep: Keep | None = None,
     seed: choices.Seed = 0,
     options: Annotated[
         SearchOptions | None,
@@ -96,8 +91,8 @@ def pool(
 ) -> PairsToJudge:
     """Pair test reports with the reports of their pools, for a judge that runs elsewhere.
 
-    The judge adds a column ``score`` to the file, and [`rerank`][metric_oracle.rerank] reads it as `judged`. Equal
-    texts are one pair. Pairs that `judged` or `keep` has are left out.
+    The judge adds a column ``score`` to the file, which is then one of the files of the judge that
+    [`rerank`][metric_oracle.rerank] takes. Equal texts are one pair.
 
     Returns
     -------
@@ -114,7 +109,11 @@ def pool(
     >>> index = mo.build_index("train.csv", "INDEX")
     >>> mo.pool(index, "test.csv", pool="bleu:5,random:2").write("pairs.parquet")
     """
-    known = known_pairs(judged, keep, name, judge_version)
+    names, judges = parted(metric)
+    given = one_judge(judges)
+    if names:
+        raise InputError("metric", "must be a judge", shown(*names), "Name a judge of oracle.toml, or leave it out.")
+    known = set[str]() if given is None else given.known_pairs()
     planned = planned_pool(index, pool, chosen(options), seed=seed)
     reports = loaded(queries, planned.index, progress)
     check_section(reports, planned.index)

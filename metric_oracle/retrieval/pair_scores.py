@@ -164,17 +164,10 @@ def _chosen(
 ) -> list[Metric]:
     """Return the records of the requested metrics, each once; by default of those for which all sources are there.
 
-    Raise InputError if a name is unknown, or an empty sequence was given.
+    Raise InputError if a name is unknown.
     """
     if metrics is not None:
-        names = list(dict.fromkeys(get_metric(name, for_scores=True).name for name in metrics))
-        if not names:
-            raise InputError(
-                "metrics",
-                "must be at least one",
-                "none",
-                "Name at least one, or leave the argument out for the default metrics.",
-            )
+        names = dict.fromkeys(get_metric(name, for_scores=True).name for name in metrics)
         return [METRICS[name] for name in names]
     available = [*index.metrics, *pair_models]
     return [

@@ -15,26 +15,27 @@ a lower bound of the oracle under the judge, an upper one where lower scores are
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby
 from math import ceil
-from typing import Annotated, Any, NamedTuple, Unpack
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
 
 from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_in_range
+from metric_oracle.base.arguments import check_in_range, check_left_out
 from metric_oracle.base.declared import IN_PYTHON, Flag, Uses
-from metric_oracle.base.errors import called
+from metric_oracle.base.errors import InputError, as_called, called, shown
 from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
+from metric_oracle.judges.given import GivenJudge, crepe_judge, kept, one_judge, parted
 from metric_oracle.judges.judge import Judge
-from metric_oracle.judges.opening import JudgeOptions, opened_judge
 from metric_oracle.metrics import METRICS
 from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.retrieval.candidate_pools import DEFAULT, Pool, PoolRows, planned_pool
@@ -358,8 +359,24 @@ def _signature(index: Index, queries: Reports, judge: Judge, described: Mapping[
 def rerank(
     index: AnyIndex,
     queries: Queries,
-    crepe: choices.Crepe | None = None,
+    metric: Annotated[
+        str | GivenJudge | Sequence[str | GivenJudge],
+        Doc(
+            "Judge: its name in oracle.toml, in Python what ``judge`` returns; or crepe, the checkpoint that `crepe` "
+            "names."
+        ),
+        choices.METRIC,
+    ],
     *,
+    crepe: choices.Crepe | None = None,
+    keep: Annotated[
+        str | Path | None,
+        Doc(
+            "For crepe: folder in which its scores are kept, by checksums of both texts: no pair of it is scored "
+            "again. No text is stored."
+        ),
+        Flag(metavar="FOLDER"),
+    ] = None,
     pool: Annotated[
         str,
         Doc(
@@ -398,7 +415,6 @@ def rerank(
         Doc("Called before the judge starts with a line on how many pairs it gets. By default nothing is told."),
         IN_PYTHON,
     ] = None,
-    **judge: Unpack[JudgeOptions],
 ) -> Reranked:
     """Find the best reports under a judge, such as CREPE or GREEN, among the best reports under other metrics.
 
@@ -423,16 +439,39 @@ def rerank(
     Examples
     --------
     >>> import metric_oracle as mo
-    >>> def judge(pairs):
+    >>> def differing(pairs):
     ...     return [abs(len(reference) - len(candidate)) for reference, candidate in pairs]
+    >>> judge = mo.judge(differing, direction="lower", best=0)
     >>> index = mo.build_index("train.csv", "INDEX")
-    >>> best = mo.rerank(index, "test.csv", judge=judge, higher_is_better=False, best=0, pool="bleu:5,random:5")
+    >>> best = mo.rerank(index, "test.csv", judge, pool="bleu:5,random:5")
     >>> best.oracle.summary()
     'mean best score ...
     """
     planned = planned_pool(index, pool, chosen(options, k=k), seed=seed, audit=audit, recall=recall)
-    with ExitStack() as stack:
-        model = None if crepe is None else open_crepe(crepe, attached(queries).models.get("device"))["crepe"]
-        opened = stack.enter_context(opened_judge(judge, model))
+    with _opened(metric, crepe, keep, attached(queries).models.get("device")) as judge:
         reports = loaded(queries, planned.index, progress)
-        return rerank_pools(planned, opened, reports, audit, recall, progress, tell)
+        return rerank_pools(planned, judge, reports, audit, recall, progress, tell)
+
+
+@contextmanager
+def _opened(
+    metric: str | GivenJudge | Sequence[str | GivenJudge], crepe: Any, keep: str | Path | None, device: str | None
+) -> Iterator[Judge]:
+    """Yield the judge that was given, or CREPE; raise InputError for a metric, which an exact search takes."""
+    names, judges = parted(metric)
+    given = one_judge(judges)
+    if given is not None and not names:
+        check_left_out({"crepe": crepe, "keep": keep}, f"for the judge {given.name}")
+        with given.opened() as judge:
+            yield judge
+        return
+    if names != ["crepe"]:
+        raise InputError(
+            "metric",
+            "must be a judge or crepe",
+            shown(*(names or ["none"])),
+            f"Search for the best under a metric with {as_called('retrieve')}, and name a judge in oracle.toml.",
+        )
+    model = open_crepe({} if crepe is None else crepe, device)["crepe"]
+    with kept(crepe_judge(model), None if keep is None else Path(keep)) as judge:
+        yield judge

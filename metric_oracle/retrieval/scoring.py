@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, Unpack
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from annotated_doc import Doc
@@ -18,10 +18,10 @@ from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import opened, section_of
+from metric_oracle.judges.given import MetricsOrJudges, opened_judges, parted
 from metric_oracle.judges.judge import Judge
-from metric_oracle.judges.opening import JudgeOptions, asked_judge
 from metric_oracle.judges.pair_models import PairModel, with_pair_models
-from metric_oracle.metrics import METRICS, get_metric, names_of
+from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.reading import Given
 from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
@@ -72,7 +72,7 @@ OfBertscore: TypeAlias = Annotated[
 def score(
     references: References,
     predictions: Predictions,
-    metrics: choices.Metrics | None = None,
+    metrics: MetricsOrJudges | None = None,
     *,
     index: Counted | None = None,
     system: Annotated[
@@ -85,11 +85,8 @@ def score(
     crepe: choices.Crepe | None = None,
     options: OfBertscore | None = None,
     progress: Progress | None = None,
-    **judge: Unpack[JudgeOptions],
 ) -> Scores:
     """Score a model's reports against the radiologists' reports of the same studies, joined on ids.
-
-    The scores of a judge, given by `judge` or `judged`, are one more metric.
 
     Returns
     -------
@@ -114,7 +111,10 @@ def score(
     >>> mo.score(["no acute process"], ["no acute disease"], "rouge-l").mean()
     {'rouge-l': 0.6666666666666666}
     """
-    names, options = names_of(metrics), options or DEFAULTS
+    (names, judges), options = parted(metrics), options or DEFAULTS
+    if names == [] and not judges:
+        step = "Name at least one, or leave the argument out for the default metrics."
+        raise InputError("metrics", "must be at least one", "none", step)
     records = [get_metric(name, for_scores=True) for name in names or ()]
     options.check_used(("idf", "rescale"), "scores of given reports")
     sides = Sides.of(references, {_NAME: predictions}, SCORED)
@@ -122,7 +122,7 @@ def score(
     models, corpus = sides.models, None if index is None else opened(index)
     check_counted(corpus, records, options.idf)
     pair_models = with_pair_models(records, {} if crepe is None else open_crepe(crepe, models.get("device")))
-    with asked_judge(judge) as asked:
+    with opened_judges(judges) as asked:
         sides = sides.read(section_of(corpus, sides.predictions[_NAME].data))
         if corpus is not None:
             check_sections(sides.read_truth.known_section, corpus.section, ("references", "index"))
@@ -142,7 +142,7 @@ class _Scoring:
     options: SearchOptions
     counted: Index | None  # the corpus whose document frequencies count
     pair_models: Mapping[str, PairModel]
-    judge: Judge | None
+    judges: Sequence[Judge]
     progress: Progress | None
 
     def scores(self, sides: Sides, joined: Joined) -> Scores:
@@ -153,8 +153,8 @@ class _Scoring:
         row_of = {prediction: row for row, prediction in enumerate(order)}
         rows = np.array([row_of[i] for i in joined.predictions], np.int64)
         pairs = [(text, corpus.texts[row]) for text, row in zip(queries.texts, rows, strict=True)]
-        if self.judge is not None:
-            self.judge.check_cost(len({*pairs}), self.judge.n_kept({*pairs}), sides.listener)
+        for judge in self.judges:
+            judge.check_cost(len({*pairs}), judge.n_kept({*pairs}), sides.listener)
         usual = [
             name for name in DEFAULT_METRICS if all(can_make(corpus, kind) for kind in METRICS[name].representations)
         ]
@@ -172,8 +172,8 @@ class _Scoring:
             progress=self.progress,
             pair_models=self.pair_models,
         )
-        if self.judge is not None:
-            scores = with_judge(scores, self.judge, pairs, self.progress)
+        for judge in self.judges:
+            scores = with_judge(scores, judge, pairs, self.progress)
         _tell_of_cuts(scores, sides)
         return replace(scores, signature={**scores.signature, "left_out": joined.left_out})
 
@@ -196,7 +196,7 @@ def compute(
     *,
     predictions: Predictions,
     references: References,
-    metrics: choices.Metrics | None = None,
+    metrics: MetricsOrJudges | None = None,
     index: Counted | None = None,
     inner: choices.Inner = False,
     crepe: choices.Crepe | None = None,
@@ -236,7 +236,7 @@ def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None)
     given = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
     check_options(given, (*CREPE, "device"))
     if given.get("path") is None:
-        others = [option(CREPE[name], python=repr(name)) for name in given_of(given, ("config", "vocabulary"))]
+        others = [repr(name) for name in given_of(given, ("config", "vocabulary"))]
         raise InputError(
             "crepe",
             "must name a checkpoint",

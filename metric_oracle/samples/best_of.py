@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from annotated_doc import Doc
 from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_in_range
 from metric_oracle.base.declared import ROWS, Flag
-from metric_oracle.base.errors import InputError, called, of_predictions, shown
+from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.findings.cells import (
@@ -33,8 +33,8 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signed
 from metric_oracle.indexes.shards import opened, section_of
+from metric_oracle.judges.given import opened_judges, parted
 from metric_oracle.judges.judge import Judge
-from metric_oracle.judges.opening import JudgeOptions, asked_judge
 from metric_oracle.records import Metric, sign_of
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS
@@ -301,7 +301,7 @@ def chosen_by(samples: Samples, consensus: dict[str, list[int]], column: str | N
 
 
 _NAME = "samples"
-_SAMPLED = Nouns(section="")
+_SAMPLED = Nouns(has_section=False)
 
 
 @called("best_of")
@@ -331,7 +331,6 @@ def best_of(
     options: OptionsOfSamples | None = None,
     seed: choices.Seed = 0,
     progress: Progress | None = None,
-    **judge: Unpack[JudgeOptions],
 ) -> BestOf:
     """Measure how good the best of n reports of a model is expected to be, and how near selectors come to it.
 
@@ -339,8 +338,8 @@ def best_of(
     simulation. Means are over studies, with BCa intervals over studies. Selectors are the first sample, the one with
     the highest log-probability, the longest, the consensus under each metric, and the greatest value of `column`.
 
-    A model or an encoder that is given for the references makes what a metric reads for both sides. The scores of a
-    judge, given by `judge` or `judged`, are one more metric, without its consensus, of which the pairs would be many.
+    A model or an encoder that is given for the references makes what a metric reads for both sides. A judge has no
+    consensus, of which the pairs would be many.
 
     Returns
     -------
@@ -367,13 +366,12 @@ def best_of(
     """
     options, step = options or DEFAULTS, silent if progress is None else progress
     counted = None if index is None else opened(index)
-    records = checked_metrics(metrics, options, counted)
+    names, judges = parted(metrics)
+    records = checked_metrics(names or (), options, counted, may_be_none=bool(judges))
     others = [read_system(str(given) if isinstance(given, str | Path) else "results", given) for given in results]
-    with asked_judge(judge) as asked:
+    with opened_judges(judges) as asked:
         sides = Sides.of(references, {_NAME: candidates}, _SAMPLED)
-        sides = sides.read(
-            section_of(counted), as_written=lambda side, wanted: of_predictions()(side.read_samples)(column, wanted)
-        )
+        sides = sides.read(section_of(counted), as_written=lambda side, wanted: side.read_samples(column, wanted))
         sides.tell_wordless(records)
         joined = sides.join(_NAME, inner)
         if len(joined.references) < 2:
@@ -392,15 +390,10 @@ def best_of(
             scores[record.name] = scores_with(queries, reports, sizes, record, options, counted)
             utilities = [expected_scores(matrix) for matrix in matrices(reports, sizes, record, options, counted)]
             consensus[record.name] = [first_best(record.sign * of_study) for of_study in utilities]
-        listed: list[Metric | Judge] = [*records]
-        made = entries(reports, queries, records, options, counted)
-        if asked is not None:
-            listed.append(asked)
-            made[asked.name] = asked.entry
-            truths = [[text] for text in queries.texts]
-            scores[asked.name] = [
-                of[:, 0] for of in judged_matrices(asked, truths, samples.texts, sides.listener, step)
-            ]
+        judged = judged_matrices(asked, [[text] for text in queries.texts], samples.texts, sides.listener, step)
+        scores |= {name: [of_study[:, 0] for of_study in of_judge] for name, of_judge in judged.items()}
+        listed: list[Metric | Judge] = [*records, *asked]
+        made = entries(reports, queries, records, options, counted) | {judge.name: judge.entry for judge in asked}
         chosen = chosen_by(samples, consensus, column)
         curve = [row for one in listed for row in _curve(one, scores[one.name], seed)]
         rows = [row for one in listed for row in _selectors(one, scores[one.name], chosen, seed)]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,10 @@ from metric_oracle.findings.results import Results
 from metric_oracle.findings.signature import signed
 from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.shards import opened
-from metric_oracle.judges.opening import JudgeOptions, asked_judge
+from metric_oracle.judges.given import opened_judges, parted
+from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import get_metric
+from metric_oracle.records import Metric
 from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.samples.matrices import (
@@ -294,14 +296,13 @@ def consensus(
     index: CountedIndex | None = None,
     options: OptionsOfSamples | None = None,
     progress: Progress | None = None,
-    **judge: Unpack[JudgeOptions],
 ) -> Consensus:
     """Choose, of several reports of a model for each study, the one that agrees best with the others.
 
     The expected score of a sample is its mean score with the other samples of its study as references (minimum Bayes
     risk decoding). The sample itself is left out; another sample with the same text counts. The chosen reports are
-    predictions; of several metrics each has a file of its own, such as chosen-radgraph.csv. The scores of a judge,
-    given by `judge` or `judged`, are one more metric; it reads all pairs of the samples of a study.
+    predictions; of several metrics each has a file of its own, such as chosen-radgraph.csv. A judge reads all pairs of
+    the samples of a study.
 
     Returns
     -------
@@ -327,8 +328,9 @@ def consensus(
     """
     options, step = options or DEFAULTS, silent if progress is None else progress
     counted = None if index is None else opened(index)
-    records = checked_metrics(metrics, options, counted)
-    with asked_judge(judge) as asked:
+    names, judges = parted(metrics)
+    records = checked_metrics(names or (), options, counted, may_be_none=bool(judges))
+    with opened_judges(judges) as asked:
         sides = Sides.of(None, {_NAME: candidates}).read(as_written=lambda side, _: side.read_samples())
         given, samples = sides.predictions[_NAME], sides.written[_NAME]
         if samples.logprobs is None:
@@ -344,12 +346,9 @@ def consensus(
         for place, record in enumerate(records):
             step(record.name, place, len(records))
             of_metric[record.name] = matrices(reports, sizes, record, options, counted)
-        sign = {record.name: record.sign for record in records}
-        judged: dict[str, Any] = {}
-        if asked is not None:
-            sign[asked.name], judged[asked.name] = asked.sign, asked.entry
-            texts = samples.texts
-            of_metric[asked.name] = judged_matrices(asked, texts, texts, sides.listener, step)
+        of_metric |= judged_matrices(asked, samples.texts, samples.texts, sides.listener, step)
+        scorers: list[Metric | Judge] = [*records, *asked]
+        sign = {one.name: one.sign for one in scorers}
         for name, of_studies in of_metric.items():
             utilities[name] = [
                 expected_scores(matrix, None if logprobs is None else logprobs[study])
@@ -370,7 +369,7 @@ def consensus(
                 }
                 for record in records
             }
-            | judged,
+            | {judge.name: judge.entry for judge in asked},
             "weights": "exp(logprob)" if weighted else "equal",
             "samples": signature_of(samples, given.data),
             **({"section": samples.section[0]} if samples.section[0] else {}),

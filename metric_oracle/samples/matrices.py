@@ -17,8 +17,9 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
+from metric_oracle.judges.given import GivenJudge
 from metric_oracle.judges.judge import Judge
-from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric, names_of
+from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_alone, check_counted, with_frequencies
 from metric_oracle.retrieval.groups import score_groups
@@ -35,10 +36,10 @@ SampledReports: TypeAlias = Annotated[
     ),
 ]
 MetricsOfSamples: TypeAlias = Annotated[
-    str | Sequence[str],
+    str | GivenJudge | Sequence[str | GivenJudge],
     Doc(
-        "Metrics of the samples, such as bleu, rouge-l or radgraph, see [`list_metrics`][metric_oracle.list_metrics]; "
-        "several with commas."
+        "Metrics of the samples, such as bleu, rouge-l or radgraph, see [`list_metrics`][metric_oracle.list_metrics], "
+        "and judges: the name of one in oracle.toml, in Python what ``judge`` returns. Several with commas."
     ),
     choices.METRIC,
 ]
@@ -66,14 +67,17 @@ def of_samples(samples: Samples, distinct: Reports) -> tuple[Reports, npt.NDArra
     return distinct.take([place[text] for group in samples.texts for text in group]), np.array(samples.sizes, np.int64)
 
 
-def checked_metrics(metrics: str | Sequence[str], options: SearchOptions, counted: Index | None) -> list[Metric]:
+def checked_metrics(
+    metrics: Sequence[str], options: SearchOptions, counted: Index | None, *, may_be_none: bool = False
+) -> list[Metric]:
     """Return the records of the metrics, each once.
 
-    Raise InputError if there is none, one is unknown or has no exact search, a pair's score depends on other pairs of
-    the call (also with `idf` "tests"), a corpus is needed and `counted` is None, or another option was given.
+    Raise InputError if one is unknown or has no exact search, a pair's score depends on other pairs of the call (also
+    with `idf` "tests"), a corpus is needed and `counted` is None, or another option was given; and if there is none,
+    unless there `may_be_none`.
     """
-    records = [*{record.name: record for name in names_of(metrics) or () for record in [get_metric(name)]}.values()]
-    if not records:
+    records = [*{record.name: record for name in metrics for record in [get_metric(name)]}.values()]
+    if not records and not may_be_none:
         raise InputError("metrics", "must be at least one", "none", "Name one.")
     for record in records:
         check_searched(record)
@@ -110,13 +114,16 @@ def scores_with(
 
 
 def judged_matrices(
-    judge: Judge,
+    judges: Sequence[Judge],
     references: Sequence[Sequence[str]],
     samples: Sequence[Sequence[str]],
     tell: Callable[[str], None] | None,
     progress: Progress,
-) -> list[npt.NDArray[np.float64]]:
-    """Return a judge's scores of all samples of each study with all its references, float64[samples, references]."""
+) -> dict[str, list[npt.NDArray[np.float64]]]:
+    """Return, by judge, its scores of all samples of each study with all references: float64[samples, references].
+
+    The prices of all judges are told before the first is asked.
+    """
     pairs = [
         (reference, sample)
         for of_study, group in zip(references, samples, strict=True)
@@ -124,11 +131,15 @@ def judged_matrices(
         for reference in of_study
     ]
     distinct = [*dict.fromkeys(pairs)]
-    judge.check_cost(len(distinct), judge.n_kept(distinct), tell)
-    scores = judge.score(pairs, counter(progress, judge.name, len(distinct))).scores
+    for judge in judges:
+        judge.check_cost(len(distinct), judge.n_kept(distinct), tell)
     shapes = [(len(group), len(of_study)) for of_study, group in zip(references, samples, strict=True)]
-    parts = np.split(scores, np.cumsum([rows * columns for rows, columns in shapes])[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+    ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
+    found = {}
+    for judge in judges:
+        scores = judge.score(pairs, counter(progress, judge.name, len(distinct))).scores
+        found[judge.name] = [part.reshape(shape) for part, shape in zip(np.split(scores, ends), shapes, strict=True)]
+    return found
 
 
 def entries(

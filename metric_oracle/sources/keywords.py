@@ -16,6 +16,8 @@ _FILE, _FOLDER = Flag(metavar="FILE", panel=FILES), Flag(metavar="FOLDER", panel
 _IDS = Doc(
     "Ids of the vectors, if their file has none: a text file with one id per line, or a table with an id column."
 )
+# Options of the encoder of token states, beside `encoder`.
+OF_ENCODER = ("layer", "states", "bf16", "rescale_table")
 
 
 class Sources(TypedDict, total=False):

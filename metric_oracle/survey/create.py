@@ -143,7 +143,7 @@ class SurveyOptions:
 
 DEFAULTS = SurveyOptions()
 
-_OF_CANDIDATES = Nouns(prediction="candidate {name}", section="model_section", may_have_more=True)
+_OF_CANDIDATES = Nouns(prediction="candidate {name}", may_have_more=True)
 
 
 def create_survey(

@@ -9,6 +9,7 @@ import numpy as np
 from metric_oracle.base.arguments import check_new_folder
 from metric_oracle.base.files import new_folder
 from metric_oracle.corpora.reports import read_reports
+from metric_oracle.projects import FILE
 from metric_oracle.raters.ratings import CATEGORIES, ORACLES
 from metric_oracle.synthetic.corpus import FIRST_ID, write_corpus, write_samples
 
@@ -16,21 +17,20 @@ N_REPORTS, N_TESTS = 400, 24
 N_RATERS, N_SAMPLES = 3, 8
 # Source of the rated candidates -> mean number of errors per category; in the order of ReXVal's candidate types.
 WRITERS = {"strong": 0.15, "fair": 0.35, "weak": 0.6, "train": 0.8}
+MODELS = ("strong", "fair", "weak")
 COMMANDS = (
-    "oracle build-index train.csv --radgraph train_graphs.json --out INDEX",
+    "oracle reports",
+    "oracle build-index train --out INDEX",
     'oracle retrieve INDEX --text "No acute cardiopulmonary process." -m rouge-l -k 3',
-    "oracle retrieve INDEX test.csv -m radgraph --radgraph test_graphs.json --out oracle.parquet",
-    "oracle verify INDEX oracle.parquet test.csv --radgraph test_graphs.json",
-    "oracle baseline random INDEX test.csv -m radgraph --radgraph test_graphs.json --out random.parquet",
-    (
-        "oracle score test.csv strong.csv --radgraph test_graphs.json --predicted-radgraph strong_graphs.json "
-        "-m radgraph,bleu --out strong.parquet"
-    ),
+    "oracle retrieve INDEX test -m radgraph --out oracle.parquet",
+    "oracle verify INDEX oracle.parquet test",
+    "oracle baseline random INDEX test -m radgraph --out random.parquet",
+    "oracle score test strong -m radgraph,bleu --out strong.parquet",
     (
         "oracle table oracle=oracle.parquet strong=strong.parquet random=random.parquet --random random "
         "--oracle radgraph=oracle"
     ),
-    ("oracle consensus samples.jsonl -m radgraph,rouge-l --radgraph samples_graphs.json --weighted --out chosen.csv"),
+    "oracle consensus samples -m radgraph,rouge-l --weighted --out chosen.csv",
     "oracle crg test_labels.csv strong_labels.csv --uncertain positive",
     "oracle align ratings.csv --samples samples.csv -m bleu,rouge-l",
     "oracle failure-modes ratings.csv",
@@ -52,8 +52,24 @@ def write_example(
         files = write_corpus(unfinished, n_reports, n_tests, seed=seed, models=True)
         write_samples(unfinished, n_tests, N_SAMPLES, FIRST_ID + n_reports, seed=seed)
         paths = {name: unfinished / file for name, file in files.items()}
+        _write_project(unfinished / FILE)
         _write_rated(unfinished, paths, np.random.default_rng(seed))
     return sorted(folder.iterdir())
+
+
+def _write_project(path: Path) -> None:
+    """Write an oracle.toml that names the reports and says what lies beside them."""
+    lines = ["# What each set of reports is, said once. Commands take the names: oracle score test strong"]
+    for name in ("train", "test", *MODELS):
+        lines += [
+            f"\n[reports.{name}]",
+            f'file = "{name}.csv"',
+            f'radgraph = "{name}_graphs.json"',
+            f'chexbert-labels = "{name}_labels.csv"',
+            'uncertain = "negative"',
+        ]
+    lines += ["\n[reports.samples]", 'file = "samples.jsonl"', 'radgraph = "samples_graphs.json"']
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _write_rated(folder: Path, paths: dict[str, Path], rng: np.random.Generator) -> None:

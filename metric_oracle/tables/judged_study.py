@@ -20,14 +20,14 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import AnyIndex
 from metric_oracle.indexes.store import to_arrow
+from metric_oracle.judges.given import MetricsOrJudges, one_judge, parted
 from metric_oracle.judges.judge import Judge, Pair
-from metric_oracle.judges.opening import Keep, Version, known_pairs
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.baselines import DRAWS, drawn_rows
 from metric_oracle.retrieval.candidate_pools import Pool, PoolRows, planned_pool
 from metric_oracle.retrieval.expectation import judged_expectation
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pair_files import JudgedBefore, NameOfJudged, PairsToJudge, pairs_to_judge
+from metric_oracle.retrieval.pair_files import PairsToJudge, pairs_to_judge
 from metric_oracle.retrieval.pair_scores import score_rows, with_judge
 from metric_oracle.retrieval.plan import plan, plan_scores
 from metric_oracle.retrieval.rerank import rerank_pools
@@ -99,41 +99,46 @@ def default_pool(metrics: Sequence[str]) -> str:
     return ",".join([*(f"{metric}:{LISTED}" for metric in metrics), f"random:{DRAWS}"])
 
 
-def with_column(
+def with_columns(
     systems: Mapping[str, Scores],
-    judge: Judge,
+    judges: Sequence[Judge],
     reports: JudgedReports,
     steps: Steps,
     threads: int | None,
     progress: Progress | None,
     tell: Callable[[str], None] | None,
 ) -> dict[str, Scores]:
-    """Return the rows of a study with the column of a judge, and a row for the best reports of the pools.
+    """Return the rows of a study with the column of each judge, and for each a row for the best reports of the pools.
 
     That row is named as files of `rerank` are in a table: it is no oracle unless the pool is the whole corpus. Its
-    reports are written beside those of the oracles.
+    reports are written beside those of the oracles. The prices of all judges are told before the first is asked.
     """
-    pool, queries = reports.pool, reports.queries
-    index, metrics = pool.index, [*systems[RANDOM].metrics]
+    pool, queries, random = reports.pool, reports.queries, systems[RANDOM]
+    metrics = [*random.metrics]
     every = [*reports.pairs()]
-    judge.check_cost(len(every), judge.n_kept(every), tell)
-    judge = judge.answered(every, counter(progress, judge.name, len(every)))
-    found = {
-        name: with_judge(systems[name], judge, [*zip(queries.texts, texts, strict=True)])
-        for name, texts in reports.texts.items()
-    }
-    best = rerank_pools(pool, judge, queries, pools=reports.pools)
-    name = name_of_results(best.signature)
-    steps.write(f"{file_name(name)}-reports", best)
-    scores = score_rows(index, queries, best.table["row"].to_numpy(), metrics, system=name)
-    scores = with_judge(scores, judge, [*zip(queries.texts, best.table["text"].to_pylist(), strict=True)])
-    if best.oracle is not None:
-        if tell is not None:
-            for line in (best.oracle.summary(), *best.oracle.warnings()):
-                say(f"{name}: {line}", tell)
-        of_pool = {"metric": judge.name, **best.signature["pool"], "of_study": len(every), "late": best.oracle.late}
-        scores = replace(scores, signature={**scores.signature, "pool": of_pool})
-    return {**found, name: scores, RANDOM: _with_chance(systems[RANDOM], judge, reports, threads)}
+    for judge in judges:
+        judge.check_cost(len(every), judge.n_kept(every), tell)
+    judges = [judge.answered(every, counter(progress, judge.name, len(every))) for judge in judges]
+    texts = dict(reports.texts)
+    rows = {name: systems[name] for name in texts}
+    for judge in judges:
+        best = rerank_pools(pool, judge, queries, pools=reports.pools)
+        name = name_of_results(best.signature)
+        steps.write(f"{file_name(name)}-reports", best)
+        texts[name] = best.table["text"].to_pylist()
+        scores = score_rows(pool.index, queries, best.table["row"].to_numpy(), metrics, system=name)
+        if best.oracle is not None:
+            if tell is not None:
+                for line in (best.oracle.summary(), *best.oracle.warnings()):
+                    say(f"{name}: {line}", tell)
+            of_pool = {"metric": judge.name, **best.signature["pool"], "of_study": len(every), "late": best.oracle.late}
+            scores = replace(scores, signature={**scores.signature, "pool": of_pool})
+        rows[name] = scores
+    for judge in judges:
+        for name, row in rows.items():
+            rows[name] = with_judge(row, judge, [*zip(queries.texts, texts[name], strict=True)])
+        random = _with_chance(random, judge, reports, threads)
+    return {**rows, RANDOM: random}
 
 
 def _with_chance(random: Scores, judge: Judge, reports: JudgedReports, threads: int | None) -> Scores:
@@ -171,20 +176,17 @@ def study_pairs(
     queries: TestReports,
     models: ModelReports = None,
     *,
-    metrics: choices.Metrics | None = None,
+    metrics: MetricsOrJudges | None = None,
     inner: choices.Inner = False,
     pool: PoolOfStudy = None,
-    judged: JudgedBefore = None,
-    name: NameOfJudged = None,
-    judge_version: Version | None = None,
-    keep: Keep | None = None,
     threads: choices.Threads | None = None,
     progress: Progress | None = None,
 ) -> PairsToJudge:
     """Pair the reports of a study, for a judge that runs elsewhere.
 
-    The judge adds a column ``score`` to the file, and [`study`][metric_oracle.study] with the same arguments reads it
-    as `judged`. Equal texts are one pair. Pairs that `judged` or `keep` has are left out.
+    The judge adds a column ``score`` to the file, which is then one of its files for the same call of
+    [`study`][metric_oracle.study]. Equal texts are one pair. Pairs that the judge among `metrics` has scored, by its
+    files or its folder `keep`, are left out.
 
     Returns
     -------
@@ -201,9 +203,11 @@ def study_pairs(
     >>> index = mo.build_index("train.csv", "INDEX")
     >>> mo.study_pairs(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu").write("pairs.parquet")
     """
-    known = known_pairs(judged, keep, name, judge_version)
+    names, judges = parted(metrics)
+    given = one_judge(judges)
+    known = set[str]() if given is None else given.known_pairs()
     sides = Sides.of(queries, models or {}, OF_STUDY)
-    inputs = study_inputs(index, sides, metrics, inner=inner, progress=progress)
+    inputs = study_inputs(index, sides, names, inner=inner, progress=progress)
     searching = SearchOptions(threads=threads)
     planned = planned_pool(inputs.index, pool or default_pool(inputs.metrics), searching, seed=CHANCE_SEED)
     searches = {metric: plan(inputs.index, metric, searching) for metric in inputs.metrics}

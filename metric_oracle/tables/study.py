@@ -10,7 +10,7 @@ from functools import partial
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,7 @@ from metric_oracle.findings.results import Results, Scores, read_results, read_s
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.memory import MemoryIndex
-from metric_oracle.judges.judge import Judge
-from metric_oracle.judges.opening import JudgeOptions, asked_judge
+from metric_oracle.judges.given import MetricsOrJudges, opened_judges, parted
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS, SOURCES
 from metric_oracle.reading import AttachedReports
@@ -46,7 +45,7 @@ from metric_oracle.sources.attaching import attach_sources, run_models
 from metric_oracle.sources.token_states import OpenedEncoder
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Comparison
-from metric_oracle.tables.judged_study import JudgedReports, PoolOfStudy, default_pool, with_column
+from metric_oracle.tables.judged_study import JudgedReports, PoolOfStudy, default_pool, with_columns
 from metric_oracle.tables.study_folder import Steps, checksum_of, file_name, study_job
 from metric_oracle.tables.study_inputs import (
     BASELINES,
@@ -77,7 +76,7 @@ def study(
     queries: TestReports,
     models: ModelReports = None,
     *,
-    metrics: choices.Metrics | None = None,
+    metrics: MetricsOrJudges | None = None,
     scores: Annotated[
         Mapping[str, GivenResults | Sequence[GivenResults]] | None,
         Doc(
@@ -116,7 +115,6 @@ def study(
         ),
         IN_PYTHON,
     ] = None,
-    **judge: Unpack[JudgeOptions],
 ) -> dict[str, Scores]:
     """Run a complete study: compare the oracle of every metric, baselines and models in one table.
 
@@ -125,10 +123,10 @@ def study(
     this takes a few minutes, and with `exact_chance` a quarter of an hour or more for random retrieval under BERTScore,
     which comes last. With `out`, an interrupted study resumes when the same call is made again.
 
-    A judge, given by `judge` or `judged`, is one more column. It scores the reports of all rows but those of `scores`,
-    which must have it; the best of a pool for each test report, which are a further row, a bound of the oracle under
-    the judge; and random reports, from which chance is estimated. All distinct pairs are judged together, after
-    everything else, and their number is told before. Give `keep`, so that no pair is judged twice.
+    A judge is one more column. It scores the reports of all rows but those of `scores`, which must have it; the best of
+    a pool for each test report, which are a further row, a bound of the oracle under the judge; and random reports,
+    from which chance is estimated. All distinct pairs are judged together, after everything else, and their number is
+    told before. A judge with a folder `keep` judges no pair twice.
 
     Returns
     -------
@@ -158,19 +156,20 @@ def study(
     >>> list(systems)
     ['model', 'rouge-l oracle', 'most frequent', 'identity', 'random (expected)']
     """
-    with asked_judge(judge) as asked:
-        if asked is None:
+    chosen, given_judges = parted(metrics)
+    with opened_judges(given_judges) as judges:
+        if not judges:
             check_left_out({"pool": pool}, "without a judge")
-        of_judge = [] if asked is None else [oracle_name(asked.name), f"{asked.name}{POOL}"]
-        further = [*(scores or {})], of_judge
+        of_judges = [name for judge in judges for name in (oracle_name(judge.name), f"{judge.name}{POOL}")]
+        further = [*(scores or {})], of_judges
         sides = Sides.of(queries, models or {}, OF_STUDY)
-        inputs = study_inputs(index, sides, metrics, inner=inner, further=further, progress=progress)
+        inputs = study_inputs(index, sides, chosen, inner=inner, further=further, progress=progress)
         index, queries, given, names = inputs.index, inputs.queries, inputs.models, inputs.metrics
         planned = None
-        if asked is not None:
+        if judges:
             planned = planned_pool(index, pool or default_pool(names), SearchOptions(threads=threads), seed=CHANCE_SEED)
         ready = {name: read_system(name, row) for name, row in (scores or {}).items()}
-        _check_ready(ready, names, queries, asked)
+        _check_ready(ready, [*names, *(judge.name for judge in judges)], queries)
         out = None if out is None else Path(out)
         base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
         with study_job(out) as job:
@@ -237,17 +236,16 @@ def study(
             chance.average(early)
             oracles(late)
             systems[RANDOM] = chance.row()
-            if asked is not None and planned is not None:
+            if planned is not None:
                 reports = JudgedReports(planned, queries, inputs.texts(oracle_rows), lists)
-                systems = with_column(systems, asked, reports, steps, threads, progress, tell or inputs.listener)
+                systems = with_columns(systems, judges, reports, steps, threads, progress, tell or inputs.listener)
         order = [*given, *ready, *map(oracle_name, names)]
         order += [*(name for name in systems if name not in (*order, *BASELINES)), *BASELINES]
         return {name: {**systems, **ready}[name] for name in order}
 
 
-def _check_ready(rows: Mapping[str, Scores], metrics: Sequence[str], queries: Reports, judge: Judge | None) -> None:
+def _check_ready(rows: Mapping[str, Scores], columns: Sequence[str], queries: Reports) -> None:
     """Raise InputError unless a user's scores have all columns of the study and belong to its test reports."""
-    columns = [*metrics, *([] if judge is None else [judge.name])]
     for name, row in rows.items():
         lacking = [column for column in columns if column not in row.signature.get("metrics", {})]
         if lacking:

@@ -10,7 +10,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.declared import ROWS, Flag
+from metric_oracle.base.declared import Flag
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
@@ -47,11 +47,11 @@ ModelReports: TypeAlias = Annotated[
         "[`reports`][metric_oracle.reports] takes, which attaches their sources, as files. Each model is a row of "
         "the table."
     ),
-    Flag("--model", metavar="NAME=FILE", panel=ROWS),
+    Flag(metavar="[NAME=]FILE"),
 ]
 
 
-OF_STUDY = Nouns("test reports", "model {shown}", "model_section", is_of_index=True, may_have_more=True)
+OF_STUDY = Nouns("test reports", "model {shown}", is_of_index=True, may_have_more=True)
 
 
 def index_of(model: AttachedReports) -> Index | None:

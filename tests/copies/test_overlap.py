@@ -389,10 +389,9 @@ def test_a_study_writes_the_report_on_copies_of_its_models(oracle, tmp_path):
         "study",
         index.folder,
         tmp_path / "test.csv",
+        f"m={tmp_path / 'model.csv'}",
         "-m",
         "rouge-l",
-        "--model",
-        f"m={tmp_path / 'model.csv'}",
     )
     code, _, err = oracle(*arguments, "--overlap")
     assert code == 2

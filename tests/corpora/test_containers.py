@@ -444,10 +444,11 @@ def test_sections_of_two_sides():
         check_sections(impression, both, step="Wait")
     with pytest.raises(InputError, match=r"^test reports and index must .* Pass --section findings\.$"):
         check_sections(impression, ("findings", "caller"), ("test reports", "index"))
-    warning = check_sections(impression, ("findings+impression", "paper"), option_of_other="predicted_section")
+    warning = check_sections(impression, ("findings+impression", "paper"))
     assert in_terms_of_caller(warning) == (
         "the references are of section impression, but Yu et al. (2023) compare such predictions with "
-        "findings+impression: pass --section findings+impression, or say by --predicted-section what the model writes"
+        "findings+impression: pass --section findings+impression, or say "
+        "by --section by oracle reports NAME FILE what the model writes"
     )
 
 

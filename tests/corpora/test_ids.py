@@ -350,18 +350,18 @@ def test_few_common_ids_stop_a_score(inner):
         assert mean(ours, {i: ours[i] for i in ("s3", "s1")}, inner=True) == 1
 
 
-def test_two_columns_of_one_table_without_ids_are_paired_by_row(tmp_path, oracle):
+def test_two_columns_of_one_table_without_ids_are_paired_by_row(tmp_path, oracle, named):
     pairs_ = [{"prediction": "Clear.", "reference": "Clear."}, {"prediction": "A mass.", "reference": "No mass."}]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, pairs_)))
     pl.DataFrame(pairs_).write_csv(tmp_path / "a.csv")
-    named = ("--text-column", "reference", "--predicted-text-column", "prediction")
     for file in (path, tmp_path / "a.csv"):
-        code, out, err = oracle("score", file, file, "-m", "rouge-l", *named, "--format", "csv")
+        both = [named(column, file, text_column=column) for column in ("reference", "prediction")]
+        code, out, err = oracle("score", *both, "-m", "rouge-l", "--format", "csv")
         assert code == 0, err
         assert pl.read_csv(out.encode())["rouge-l"].to_list() == [1, 0.5]
         assert oracle("score", file, file, "-m", "rouge-l", "--format", "csv")[:2] == (0, out)
-        code, _, err = oracle("score", file, file, "-m", "rouge-l", *named[:2], "--predicted-text-column", "reference")
+        code, _, err = oracle("score", "reference", "reference", "-m", "rouge-l")
         assert (code, "got 'reference', 'reference' of the columns" in err) == (2, True)
     frame = pl.DataFrame(pairs_)
     sides = mo.reports(frame, mo.Read(text_column="reference")), mo.reports(frame, mo.Read(text_column="prediction"))
@@ -370,7 +370,9 @@ def test_two_columns_of_one_table_without_ids_are_paired_by_row(tmp_path, oracle
     with pytest.raises(InputError, match=r"must be two columns of a table without ids that is given for both"):
         mean(frame, frame)
     (tmp_path / "b.csv").write_bytes((tmp_path / "a.csv").read_bytes())
-    code, _, err = oracle("score", tmp_path / "b.csv", tmp_path / "a.csv", "-m", "rouge-l", *named)
+    code, _, err = oracle(
+        "score", named("b", tmp_path / "b.csv", text_column="reference"), "prediction", "-m", "rouge-l"
+    )
     assert (code, "None of its columns can hold ids: add one, such as study_id" in err) == (2, True)
 
 

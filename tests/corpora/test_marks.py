@@ -70,7 +70,7 @@ def test_every_command_tells_them(oracle, tmp_path, reference):
     marked = write(tmp_path / "marked.csv", {i: f"['{text}']" for i, text in enumerate(TEXTS)})
     built = tmp_path / "INDEX"
     assert oracle("build-index", reference, "--out", built)[0] == 0
-    study = ["study", built, reference, "-m", "bleu", "--model", f"M={marked}", "--out", tmp_path / "study"]
+    study = ["study", built, reference, f"M={marked}", "-m", "bleu", "--out", tmp_path / "study"]
     for words in (
         ["build-index", marked, "--out", tmp_path / "MARKED", "-m", "bleu"],
         ["build-index", marked, "--out", tmp_path / "SET", "-m", "bleu", "--shard-rows", "2"],

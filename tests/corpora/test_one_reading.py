@@ -65,13 +65,13 @@ def test_commands_stop_and_give_the_option_to_paste(tmp_path, oracle, command):
     mo.build_index(refs, index, metrics=["rouge-l", "bleu-2", "jaccard:3"])
     arguments = {
         "score": ["score", both, both, "-m", "rouge-l"],
-        "study": ["study", index, both, "--model", f"A={both}", "-m", "rouge-l", "--out", tmp_path / "S"],
+        "study": ["study", index, both, f"A={both}", "-m", "rouge-l", "--out", tmp_path / "S"],
         "overlap": ["overlap", index, both, "--references", refs],
     }[command]
     code, out, err = oracle(*map(str, arguments))
     assert (code, out) == (2, "")
     assert "candidates are 'ours', 'reference'" in err
-    assert ("--predicted-text-column ours" if command == "score" else "--model-text-column ours") in err
+    assert "--text-column ours" in err
 
 
 def test_samples_are_never_the_reference(tmp_path, oracle):
@@ -83,7 +83,7 @@ def test_samples_are_never_the_reference(tmp_path, oracle):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     code, _, err = oracle("best-of", str(path), str(path), "-m", "rouge-l")
     assert code == 2
-    assert "candidates are 'tries', 'reference'. Pass --predicted-text-column tries" in err
+    assert "candidates are 'tries', 'reference'. Pass --text-column tries" in err
     assert [*mo.read_samples(path, mo.Read(text_column="tries")).texts[0]] == [HUMAN[0], MODEL[0]]
 
 
@@ -149,12 +149,11 @@ def test_a_key_twice_is_an_error(tmp_path, ending):
             mo.read_reports(path)
 
 
-def test_one_table_given_twice_is_paired_by_row(tmp_path, oracle):
+def test_one_table_given_twice_is_paired_by_row(tmp_path, oracle, named):
     """Also where a column of codes, of no usual name, might be ids: both sides are the same rows."""
     path = table(tmp_path, ("nr", "ref", "hyp"), ["CXR1", "CXR2", "CXR3"], HUMAN, MODEL)
-    code, out, err = oracle(
-        "score", str(path), str(path), "--text-column", "ref", "--predicted-text-column", "hyp", "-m", "rouge-l"
-    )
+    both = [named(column, path, text_column=column) for column in ("ref", "hyp")]
+    code, out, err = oracle("score", *both, "-m", "rouge-l")
     assert code == 0, err
     scores = [json.loads(line)["rouge-l"] for line in out.splitlines()]
     assert sum(scores) / 3 == human_mean()

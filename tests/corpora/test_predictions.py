@@ -340,14 +340,14 @@ def test_columns_that_are_not_clear(write):
     path = write("p.csv", f"study_id,report,text\n1,{SECRET},b\n")
     fails(
         ".*p.csv has no column that is clearly the predictions; candidates are 'report', 'text'. "
-        "Pass --predicted-text-column report; columns: 'study_id', 'report', 'text'",
+        "Pass --text-column report, or say it .*; columns: 'study_id', 'report', 'text'",
         path,
     )
     fails(r".*p\.csv has no column that is clearly the predictions\. Pass", write("p.csv", "study_id,a\n1,b\n"))
-    step = r"Pass --predicted-id-column NAME and --predicted-text-column NAME; columns: 'nr', 'words'\."
+    step = r"Pass --id-column NAME and --text-column NAME, or .*; columns: 'nr', 'words'\."
     fails(f".*p.csv has no column that is clearly the predictions\\. {step}", write("p.csv", "nr,words\n1,b\n"))
     fails(
-        r".*p\.csv has no ids \(CSV, column report\)\. Pass --predicted-id-column NAME; columns: 'nr', 'report'\. "
+        r".*p\.csv has no ids \(CSV, column report\)\. Pass --id-column NAME, or .*; columns: 'nr', 'report'\. "
         r"If none of them has ids, pass --ids FILE with one id per row, in the same order\.",
         write("p.csv", "nr,report\n1,b\n"),
     )
@@ -357,7 +357,7 @@ def test_columns_that_are_not_clear(write):
     )
     fails(".*p.csv has no column 'no'. Columns", path, text_column="no")
     fails(
-        "column 'report' of .* has int instead of text in row 1. Pass --predicted-text",
+        "column 'report' of .* has int instead of text in row 1. Pass --text",
         write("p.json", '{"a": {"report": 5}}'),
     )
     fails(
@@ -367,7 +367,7 @@ def test_columns_that_are_not_clear(write):
     for options in ({"id_column": "a"}, {"text_column": "a"}):
         for name, content in (("p.csv", "one\ntwo\n"), ("p.txt", "one\ntwo\n")):
             fails(
-                r"--predicted-id-column and --predicted-text-column must be left out where the predictions have no "
+                r"--id-column and --text-column must be left out where the predictions have no "
                 "such columns; got 'a' for",
                 write(name, content),
                 **options,

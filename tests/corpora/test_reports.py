@@ -447,8 +447,18 @@ def test_absent_file_is_never_text(tmp_path):
         ),
         ("a.csv", "id,report\n1,A.\n1,B.\n2,A.\n2,A\n", "has 2 ids with several texts: '1', '2'"),
         ("a.csv", "id,uid,report\n1,2,A.\n", "has several columns that can hold the ids: 'id', 'uid'"),
-        ("a.csv", "nr,report\n1,A.\n", r".*a\.csv has no column with a usual id name\. Pass --id-column NAME; columns"),
-        ("a.csv", "nr,words\n1,A.\n", r".*a\.csv has .*\. Pass --id-column NAME and --text-column NAME; columns"),
+        (
+            "a.csv",
+            "nr,report\n1,A.\n",
+            r".*a\.csv has no column with a usual id name\. Pass --id-column NAME, or say it once: "
+            r"oracle reports NAME .*a\.csv --id-column NAME; columns",
+        ),
+        (
+            "a.csv",
+            "nr,words\n1,A.\n",
+            r".*a\.csv has .*\. Pass --id-column NAME and --text-column NAME, or say it once: "
+            r"oracle reports NAME .*a\.csv --id-column NAME --text-column NAME; columns",
+        ),
         (
             "a.csv",
             "id,report,prediction\n1,A.,B.\n",

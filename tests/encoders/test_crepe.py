@@ -198,16 +198,10 @@ def test_files_that_lie_elsewhere(tmp_path, folder):
     assert np.array_equal(model.count_errors(PAIRS)[0], counts)
     model = load(path, config=str(folder / "config.json"), vocabulary=str(folder / "vocab.txt"))
     assert np.array_equal(model.count_errors(PAIRS)[0], counts)
-    refused(path, f"crepe_config must be config.json in {alone}; got none. Pass --crepe-config FILE.")
+    refused(path, f"crepe must have config.json; got none in {alone}. Put it there.")
     (alone / "config.json").write_bytes((folder / "config.json").read_bytes())
-    refused(
-        path,
-        f"crepe_vocabulary must be tokenizer.json or vocab.txt in {alone}; got none. Pass --crepe-vocabulary FILE.",
-    )
-    refused(
-        folder,
-        f"crepe must be model.safetensors or pytorch_model.bin in {folder}; got none. Pass --crepe FILE.",
-    )
+    refused(path, f"crepe must have tokenizer.json or vocab.txt; got none in {alone}. Put it there.")
+    refused(folder, f"crepe must have model.safetensors or pytorch_model.bin; got none in {folder}. Put it there.")
     refused(tmp_path / "none", f"there is no file {tmp_path / 'none'}. Check the name.")
 
 
@@ -308,7 +302,7 @@ def test_a_config_of_another_model(folder, content):
     path.write_text(content)
     refused(
         folder,
-        "crepe_config must be a config.json of CREPE, with model_type, num_error_categories 6 and "
+        "config of crepe must be a config.json of CREPE, with model_type, num_error_categories 6 and "
         f"use_poisson_loss; got another one, {path}. Pass the config.json of the checkpoint.",
     )
 
@@ -325,7 +319,7 @@ def test_sizes_that_no_bert_has(tmp_path, tensors, changes):
     path = write_tiny(tmp_path / "crepe", tensors, tiny_config(**changes))
     refused(
         path,
-        f"crepe_config must have a model_type and sizes that an encoder can have; got model_type "
+        f"config of crepe must have a model_type and sizes that an encoder can have; got model_type "
         f"{changes.get('model_type', 'bert')!r} with its sizes in {path / 'config.json'}. "
         "Fetch it again.",
     )
@@ -343,7 +337,7 @@ def test_a_foreign_vocabulary(tmp_path, folder):
         path.write_text("".join(f"{word}\n" for word in words))
         refused(
             folder,
-            f"crepe_vocabulary must have {n} word pieces as in the checkpoint, with [UNK] [CLS] [SEP], and join "
+            f"vocabulary of crepe must have {n} word pieces as in the checkpoint, with [UNK] [CLS] [SEP], and join "
             f"pairs of texts as BERT does; got {got} in {path}. Pass the tokenizer.json or vocab.txt of the "
             "checkpoint.",
             vocabulary=path,

@@ -234,7 +234,7 @@ def test_a_stopped_run_resumes(folders, tmp_path, monkeypatch):
     assert 0 < n_resumed < len(asked)
 
 
-def test_files_memory_and_models_have_the_same_numbers(folders, oracle, tmp_path):
+def test_files_memory_and_models_have_the_same_numbers(folders, oracle, named, tmp_path):
     texts = [" ".join(text.split()) for text in TEXTS if text.strip()][:40]
     sides = [{f"r{i}": text for i, text in enumerate(some)} for some in (texts, texts[3:] + texts[:3])]
     models = ("--entities", folders[0], "--entity-encoder", folders[1], "--device", "cpu")
@@ -249,10 +249,11 @@ def test_files_memory_and_models_have_the_same_numbers(folders, oracle, tmp_path
     signature = json.loads((tmp_path / "r.parquet.signature.json").read_text())
     assert {"sha256", "entity_encoder_sha256", "rules_sha256", "torch", "transformers"} < set(signature)
     assert pq.read_table(files[0]).column_names == ["study_id", "entities", "types", "vectors"]
-    of_files = ("--entities", files[0], "--predicted-entities", files[1])
-    for option in (models, of_files):
+    named("of-model", paths[0], **given)
+    of_files = [named(name, path, entities=file) for name, path, file in zip("rp", paths, files, strict=True)]
+    for sides_named in (("of-model", paths[1]), of_files):
         out = tmp_path / "scores.csv"
-        code, _, err = oracle("score", *paths, "-m", "ratescore,ratescore:short", *option, "--out", out)
+        code, _, err = oracle("score", *sides_named, "-m", "ratescore,ratescore:short", "--out", out)
         assert code == 0, err
         with out.open(newline="") as file:
             rows = list(csv.DictReader(file))
@@ -260,11 +261,12 @@ def test_files_memory_and_models_have_the_same_numbers(folders, oracle, tmp_path
             assert [float(row[name]) for row in rows] == expected.values(name).tolist()
     # An index of the models' entities is that of the files, but for its signature; and so are the answers.
     answers = []
-    for option, query in ((models, models), (("--entities", files[0]), ("--entities", files[1]))):
+    named("queries-of-model", paths[1], **given)
+    for option, query in ((models, "queries-of-model"), (("--entities", files[0]), "p")):
         index = tmp_path / f"I{len(answers)}"
         code, _, err = oracle("build-index", paths[0], "--out", index, "-m", "ratescore", *option)
         assert code == 0, err
-        code, out, err = oracle("retrieve", index, paths[1], "-m", "ratescore", "-k", "3", *query, "--format", "csv")
+        code, out, err = oracle("retrieve", index, query, "-m", "ratescore", "-k", "3", "--format", "csv")
         assert code == 0, err
         answers.append(out)
     assert answers[0] == answers[1]

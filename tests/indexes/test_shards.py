@@ -357,4 +357,4 @@ def test_what_takes_one_index_says_so(table, tmp_path, fails):
             mo.score(table, given)
     fails("retrieve", found.folder, found.folder, "-m", METRIC, match=f"retrieve: {line}")
     fails("score", found.folder, table, match=f"score: {line}")
-    fails("study", found.folder, table, "--model", f"A={found.folder}", "-m", METRIC, match=f"study: {line}")
+    fails("study", found.folder, table, f"A={found.folder}", "-m", METRIC, match=f"study: {line}")

@@ -17,7 +17,7 @@ from metric_oracle.judges.judgements import RECORD, Judgements, pair_ids
 # Starts a run 20 times that is killed at the pair of a random number, and once more; each answered pair is logged.
 KILLED = """
 import os, random, signal, sys
-from metric_oracle.judges.opening import opened_judge
+import metric_oracle as mo
 pairs = [(f"reference {i % 9}", f"candidate {i}") for i in range(300)]
 folder, log = sys.argv[1:]
 rng = random.Random(7)
@@ -32,8 +32,7 @@ def run(last):
             print(batch[0][1], file=file)
         return [len(batch[0][1]) / 3]
 
-    given = {"judge": judge, "batch": 1, "name": "killed", "higher_is_better": True, "keep": folder}
-    with opened_judge(given) as opened:
+    with mo.judge(judge, name="killed", direction="higher", keep=folder, batch=1).opened() as opened:
         return opened.score(pairs).scores
 
 for _ in range(20):

@@ -171,22 +171,19 @@ def test_labels_that_do_not_fit(tmp_path, fails):
         mo.reports(reports(3), srr_labels=[1, 2, 3]).load()
     (tmp_path / "r.csv").write_text("study_id,report\nr0,a b\n")
     fails("score", tmp_path / "r.csv", tmp_path / "r.csv", "-m", "srr-bert", match=(
-        r"score: SRR labels of both sides must be given for metric 'srr-bert'; got none\. Add --srr-labels and "
-        r"--predicted-srr-labels\.$"
+        r"score: SRR labels of both sides must be given for metric 'srr-bert'; got none\. Add --srr-labels FILE by "
+        r"oracle reports NAME FILE, for each side\.$"
     ), notes="(references|predictions): ")  # fmt: skip
 
 
-def test_srr_is_a_column(tmp_path, oracle):
+def test_srr_is_a_column(tmp_path, oracle, named):
     rng = np.random.default_rng(2)
     ids = [f"r{i}" for i in range(9)]
     classes = rng.choice(4, (2, 9, 14))
     truth, given = (write_srr(tmp_path / f"{name}.csv", ids, c) for name, c in zip("tg", classes, strict=True))
     (tmp_path / "r.csv").write_text("study_id,report\n" + "".join(f"{i},text {i}\n" for i in ids))
-    both = tmp_path / "r.csv", tmp_path / "r.csv"
-    code, shown, err = oracle(
-        "score", *both, "--srr-labels", truth, "--predicted-srr-labels", given, "-m", "srr-bert,srr-bert:agreement",
-        "--format", "csv",
-    )  # fmt: skip
+    both = [named(name, tmp_path / "r.csv", srr_labels=labels) for name, labels in (("t", truth), ("g", given))]
+    code, shown, err = oracle("score", *both, "-m", "srr-bert,srr-bert:agreement", "--format", "csv")
     assert code == 0, err
     sides = [np.stack([c == n for n in (1, 2, 3)], axis=2).reshape(9, -1) for c in classes]
     rows = list(csv.DictReader(shown.splitlines()))

@@ -127,15 +127,13 @@ def test_uncertain_labels_count_as_said(tmp_path):
         mo.reports(reports(2), labels=[1, 2]).load()
 
 
-def test_labels_from_the_command_line(tmp_path, oracle):
+def test_labels_from_the_command_line(tmp_path, oracle, named):
     truth = write(tmp_path / "t.csv", [["1", 1, 0, ""], ["2", "", "", 1]], ("study_id", "nodule", "mass", "cyst"))
     given = write(tmp_path / "g.csv", [["1", 1, 1, 1], ["2", 1, 1, ""]], ("study_id", "nodule", "mass", "cyst"))
     texts = write(tmp_path / "r.csv", {"1": "one.", "2": "two."})
     out = tmp_path / "s.csv"
-    code, _, err = oracle(
-        "score", texts, texts, "-m", "labels:agreement,labels:f1", "--labels", truth, "--predicted-labels", given,
-        "--out", out,
-    )  # fmt: skip
+    both = named("truth", texts, labels=truth), named("given", texts, labels=given)
+    code, _, err = oracle("score", *both, "-m", "labels:agreement,labels:f1", "--out", out)
     assert code == 0, err
     table = mo.read_scores(out).table
     assert table["labels:agreement"].to_pylist() == [0.5, 0.0]

@@ -249,16 +249,16 @@ def test_a_fitted_composite_is_searched(index, queries, tmp_path):
     assert fast.signature["source"].startswith("pairs, weights file sha256 ")
 
 
-def test_the_command_line(corpus, index, files, tmp_path, oracle):
+def test_the_command_line(corpus, index, files, tmp_path, oracle, named):
     terms = {name: term for name, term in TERMS.items() if name != "bertscore"}
     path = write(tmp_path, terms=terms)
-    labels = ["--chexbert-labels", corpus["test_labels"], "--uncertain", "positive"]
+    tests = named("humans", corpus["test"], chexbert_labels=corpus["test_labels"], uncertain="positive")
 
-    given = ["retrieve", index.folder, corpus["test"], "--metric", "composite", *labels]
+    given = ["retrieve", index.folder, tests, "--metric", "composite"]
     code, out, _ = oracle(*given, "--weights", path, "--out", tmp_path / "r.parquet")
     assert (code, out) == (0, "")
     assert read_results(tmp_path / "r.parquet").signature["options"]["terms"] == terms
-    code, out, _ = oracle("verify", index.folder, tmp_path / "r.parquet", corpus["test"], *labels)
+    code, out, _ = oracle("verify", index.folder, tmp_path / "r.parquet", tests)
     assert (code, out) == (0, "right: 12 pairs scored again, 12 queries searched by brute force\n")
     for more, line in (
         ([], "error: retrieve: --weights must be given for metric 'composite'; got none. Pass the file"),
@@ -267,7 +267,7 @@ def test_the_command_line(corpus, index, files, tmp_path, oracle):
         code, out, err = oracle(*given, *more)
         assert (code, out) == (2, "")
         assert err.startswith(line)
-    asked = ["retrieve", index.folder, corpus["test"], "--metric", "bleu", *labels]
+    asked = ["retrieve", index.folder, tests, "--metric", "bleu"]
     code, _, err = oracle(*asked, "--weights", path, "--out", tmp_path / "w.jsonl")
     assert code == 2
     assert err.startswith("error: retrieve: --weights must be left out for metric 'bleu'; got ")

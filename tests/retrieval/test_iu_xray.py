@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+import metric_oracle as mo
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.retrieval.building import build_index
@@ -200,12 +201,13 @@ def test_the_pooled_oracle_of_a_judge_is_the_exact_one(world):
     _, test, index = world
     few = test.take(np.arange(0, len(test.ids), 12))
     exact = retrieve(index, few, "rouge-l").table["score"].to_numpy()
-    found = rerank(index, few, judge=sequences, higher_is_better=True, best=1.0, pool="bleu:3,rouge-l:5,random:5")
+    judge = mo.judge(sequences, direction="higher", best=1.0)
+    found = rerank(index, few, judge, pool="bleu:3,rouge-l:5,random:5")
     assert found.table["score"].to_numpy() == pytest.approx(exact, abs=1e-12)
     certified = found.table["certified"].to_numpy(zero_copy_only=False)
     assert certified.tolist() == (exact == 1.0).tolist()
     assert 0 < certified.sum() < len(exact)
-    without = rerank(index, few, judge=sequences, higher_is_better=True, pool="bleu:3")
+    without = rerank(index, few, judge, pool="bleu:3")
     assert (without.table["score"].to_numpy() <= exact + 1e-12).all()
     assert without.table["score"].to_numpy().mean() < exact.mean()
 
@@ -215,14 +217,15 @@ def test_a_study_under_a_judge_is_that_under_its_metric(world):
     _, test, index = world
     few = test.take(np.arange(0, len(test.ids), 12))
     written = dict(zip(few.ids, reversed(few.texts), strict=True))
-    judge = {"judge": sequences, "higher_is_better": True, "best": 1.0}
-    systems = study(index, few, {"model": written}, metrics="bleu,rouge-l", pool="bleu:3,rouge-l:5,random:5", **judge)
+    judge = mo.judge(sequences, direction="higher", best=1.0)
+    pool = "bleu:3,rouge-l:5,random:5"
+    systems = study(index, few, {"model": written}, metrics=["bleu", "rouge-l", judge], pool=pool)
     best = systems.pop("sequences of a pool")
     for scores in systems.values():
         assert scores.table["sequences"].to_numpy() == pytest.approx(scores.table["rouge-l"].to_numpy(), abs=1e-9)
     exact = systems["rouge-l oracle"].table["sequences"].to_numpy()
     assert best.table["sequences"].to_numpy() == pytest.approx(exact, abs=1e-12)
-    sampled = study(index, few, metrics="bleu", pool="bleu:3,random:20", **judge)["random (expected)"]
+    sampled = study(index, few, metrics=["bleu", judge], pool="bleu:3,random:20")["random (expected)"]
     error = sampled.signature["averaged"]["sampled"]["sequences"]["standard_error"]
     mean = systems["random (expected)"].table["rouge-l"].to_numpy().mean()
     assert 0 < abs(sampled.table["sequences"].to_numpy().mean() - mean) < 3 * error

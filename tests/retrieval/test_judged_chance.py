@@ -27,6 +27,10 @@ class Judge:
         self.asked += pairs
         return [self.score(*pair) for pair in pairs]
 
+    def named(self, **options):
+        """Return the judge for the metrics of a call."""
+        return mo.judge(self, **{"name": "words", "direction": "higher", **options})
+
 
 def shared(reference, candidate):
     """Return the share of distinct words that two texts have in common, of all their words, as a judge's score."""
@@ -46,16 +50,16 @@ def world(tmp_path_factory):
     return index, [*tests, tests[0]], corpus
 
 
-def judged(world, judge, metric="rouge-l", **options):
+def judged(world, judge, *metrics, **options):
     index, tests, _ = world
-    return mo.expectation(index, tests, metric, judge=judge, name="words", higher_is_better=True, **options)
+    return mo.expectation(index, tests, [*(metrics or ["rouge-l"]), judge.named()], **options)
 
 
 def test_means_are_within_three_standard_errors_in_20_of_20_seeds(world):
     _, tests, corpus = world
     truth, shares = np.mean([shared(test, report) for test in tests for report in corpus]), []
     for seed in range(20):
-        found = judged(world, Judge(shared), "rouge-l,bleu", draws=6, seed=seed)
+        found = judged(world, Judge(shared), "rouge-l", "bleu", draws=6, seed=seed)
         sampled = found.signature["sampled"]
         assert abs(found.table["mean"].to_numpy().mean() - truth) <= 3 * sampled["standard_error"]
         assert abs(sampled["plain_mean"] - truth) <= 3.5 * sampled["plain_error"]
@@ -119,9 +123,7 @@ def test_a_control_says_nothing_of_reports_that_it_cannot_score(tmp_path):
 
     index = mo.build_index(labelled(0, has_labels), tmp_path / "I", metrics="labels:agreement")
     tests = labelled(1, np.ones(20, bool))
-    found = mo.expectation(
-        index, tests, "labels:agreement", judge=Judge(shared), higher_is_better=True, draws=5, seed=3
-    )
+    found = mo.expectation(index, tests, ["labels:agreement", Judge(shared).named()], draws=5, seed=3)
     rows = drawn_rows(np.arange(60), 20, 3, 5)
     assert not has_labels[rows].all()
     agreement = (values[1][:, None] == values[0]).mean(axis=2)
@@ -149,11 +151,11 @@ def test_no_pair_is_judged_twice_and_draws_end_at_the_error(world):
 
 def test_a_sample_ends_with_enough_degrees_of_freedom(world):
     index, tests, _ = world
-    few = mo.expectation(index, tests[:4], "bleu", judge=Judge(shared), higher_is_better=True, draws=200, error=1.0)
+    few = mo.expectation(index, tests[:4], ["bleu", Judge(shared).named()], draws=200, error=1.0)
     assert few.signature["sampled"]["rows"] == 101  # 4 times 100
 
 
-@pytest.mark.parametrize("metrics", ["bleu", "bleu,rouge-l"])
+@pytest.mark.parametrize("metrics", [["bleu"], ["bleu", "rouge-l"]])
 def test_a_sample_that_ends_early_covers_the_truth(tmp_path, metrics):
     """On a tiny corpus, where BLEU is mostly 0, the standard error at which a sample ends is that of many samples."""
     rng = random.Random(0)
@@ -161,10 +163,11 @@ def test_a_sample_that_ends_early_covers_the_truth(tmp_path, metrics):
     corpus, tests = ([" ".join(rng.choices(words, k=rng.randint(1, 4))) for _ in range(n)] for n in (36, 8))
     index = mo.build_index(mo.reports(corpus, tell=lambda line: None), tmp_path / "I", metrics="rouge-l,bleu")
     truth = np.mean([shared(test, report) for test in tests for report in corpus])
-    given = {"judge": Judge(shared), "name": "words", "higher_is_better": True, "error": 0.01, "draws": 400}
+    metrics = [*metrics, Judge(shared).named()]
     distances = []
     for seed in range(100):
-        found = mo.expectation(index, mo.reports(tests, tell=lambda line: None), metrics, seed=seed, **given)
+        told = mo.reports(tests, tell=lambda line: None)
+        found = mo.expectation(index, told, metrics, error=0.01, draws=400, seed=seed)
         error = found.signature["sampled"]["standard_error"]
         assert 0 < error <= 0.01
         distances.append(abs(found.table["mean"].to_numpy().mean() - truth) / error)
@@ -174,8 +177,7 @@ def test_a_sample_that_ends_early_covers_the_truth(tmp_path, metrics):
 
 def test_equal_scores_do_not_end_a_sample(world):
     index, tests, _ = world
-    given = {"judge": Judge(lambda a, b: 0.3), "name": "flat", "higher_is_better": True}
-    found = mo.expectation(index, tests, "bleu", error=0.01, draws=30, **given)
+    found = mo.expectation(index, tests, ["bleu", Judge(lambda a, b: 0.3).named()], error=0.01, draws=30)
     assert (found.signature["sampled"]["rows"], found.signature["sampled"]["standard_error"]) == (30, 0)
     assert found.table["mean"].to_pylist() == pytest.approx([0.3] * len(tests), abs=1e-15)
     assert "standard error not known, as the random reports of each test report have equal scores" in found.sample
@@ -185,19 +187,19 @@ def test_judgements_of_the_pairs_are_told_and_kept(world, tmp_path):
     index, tests, _ = world
     lines, judge = [], Judge(shared)
     given = mo.reports(tests, tell=lines.append)
-    options = {"judge": judge, "name": "words", "higher_is_better": True, "keep": tmp_path / "kept", "draws": 2}
-    first = mo.expectation(index, given, "bleu", **options, seconds_per_pair=3600.0)
+    kept = judge.named(keep=tmp_path / "kept", seconds_per_pair=3600.0)
+    first = mo.expectation(index, given, ["bleu", kept], draws=2)
     n = len(judge.asked)
     assert f"words: {n} distinct pairs to judge; about {n / 24:.1f} days" in lines
-    again = mo.expectation(index, given, "bleu", **options)
+    again = mo.expectation(index, given, ["bleu", kept], draws=2)
     assert (again.table, len(judge.asked)) == (first.table, n)
     with pytest.raises(InputError, match=r"most must be at least 79, the pairs to judge; got 5"):
-        judged(world, Judge(shared), draws=2, most=5, seed=5)
+        mo.expectation(index, tests, ["rouge-l", Judge(shared).named(most=5)], draws=2, seed=5)
 
 
 def test_what_is_shown_written_and_compared(world, tmp_path):
     index, tests, _ = world
-    found = judged(world, Judge(shared), "rouge-l,bleu", draws=5)
+    found = judged(world, Judge(shared), "rouge-l", "bleu", draws=5)
     (table,) = found.tables()
     assert table.title == "words of a random report: from 5 for each test report"
     sampled = found.signature["sampled"]
@@ -213,7 +215,7 @@ def test_what_is_shown_written_and_compared(world, tmp_path):
     assert row.signature["averaged"]["sampled"]["words"]["rows"] == 5
     (tmp_path / "other.csv").write_text("id,words\n" + "".join(f"{i},0.5\n" for i in range(len(tests))))
     ids = {str(i): text for i, text in enumerate(tests)}
-    chance = mo.expectation(index, ids, "bleu", judge=Judge(shared), name="words", higher_is_better=True, draws=2)
+    chance = mo.expectation(index, ids, ["bleu", Judge(shared).named()], draws=2)
     compared = mo.compare(
         {"model": mo.read_foreign("model", tmp_path / "other.csv", {"words": "higher"}), "chance": chance},
         random="chance",
@@ -222,7 +224,7 @@ def test_what_is_shown_written_and_compared(world, tmp_path):
     assert compared.cells["model", "words"].mean == 0.5
 
 
-def test_the_command_is_the_function(world, tmp_path, oracle):
+def test_the_command_is_the_function(world, tmp_path, oracle, named):
     index, tests, _ = world
     (tmp_path / "judge.py").write_text(
         "import json, sys\n"
@@ -233,12 +235,12 @@ def test_the_command_is_the_function(world, tmp_path, oracle):
         "    print(json.dumps({'pair': pair['pair'], 'score': score}), flush=True)\n"
     )
     (tmp_path / "test.csv").write_text("id,report\n" + "".join(f"{i},{text}\n" for i, text in enumerate(tests)))
-    arguments = ["-m", "bleu,rouge-l", "--draws", "4", "--seed", "3", "--out", str(tmp_path / "chance.parquet")]
-    arguments += ["--judge", f"{sys.executable} {tmp_path / 'judge.py'}", "--name", "words", "--direction", "higher"]
+    named("words", kind="judges", command=f"{sys.executable} {tmp_path / 'judge.py'}", direction="higher")
+    arguments = ["-m", "bleu,rouge-l,words", "--draws", "4", "--seed", "3", "--out", str(tmp_path / "chance.parquet")]
     code, _, err = oracle("baseline", "expectation", str(index.folder), str(tmp_path / "test.csv"), *arguments)
     assert code == 0, err
     found = read_expectation(tmp_path / "chance.parquet")
-    wanted = judged(world, Judge(shared), "bleu,rouge-l", draws=4, seed=3)
+    wanted = judged(world, Judge(shared), "bleu", "rouge-l", draws=4, seed=3)
     assert found.table["mean"].to_pylist() == wanted.table["mean"].to_pylist()
     assert found.signature["sampled"] == wanted.signature["sampled"]
 
@@ -249,12 +251,12 @@ def test_the_scores_of_a_pool_say_what_chance_gives(world, tmp_path):
     pairs = mo.pool(index, tests, pool="bleu:3,random:6", seed=4).table
     csv_rows = [f"{row['pair']},{shared(row['reference'], row['candidate'])}\n" for row in pairs.to_pylist()]
     (tmp_path / "scores.csv").write_text("pair,words\n" + "".join(csv_rows))
-    given = {"name": "words", "higher_is_better": True, "draws": 6, "seed": 4}
-    found = mo.expectation(index, tests, "rouge-l", judged=tmp_path / "scores.csv", **given)
-    asked = mo.expectation(index, tests, "rouge-l", judge=Judge(shared), **given)
-    assert found.table == asked.table
-    with pytest.raises(InputError, match=r"judged must have a score for each pair; got none for \d+ of \d+"):
-        mo.expectation(index, tests, "rouge-l", judged=tmp_path / "scores.csv", **given | {"draws": 7})
+    of_files = mo.judge(files=tmp_path / "scores.csv", name="words", direction="higher")
+    found = mo.expectation(index, tests, ["rouge-l", of_files], draws=6, seed=4)
+    assert found.table == judged(world, Judge(shared), draws=6, seed=4).table
+    match = r"files of the judge words must have a score for each pair; got none for \d+ of \d+"
+    with pytest.raises(InputError, match=match):
+        mo.expectation(index, tests, ["rouge-l", of_files], draws=7, seed=4)
 
 
 def test_options_of_a_sample_need_a_judge(world):

@@ -61,12 +61,16 @@ class Counted:
         self.asked += pairs
         return [len({*a.split()} & {*b.split()}) - 0.1 * abs(len(a) - len(b)) for a, b in pairs]
 
+    def named(self, **options):
+        """Return the judge for the metric of a call."""
+        return mo.judge(self, **{"name": "words", "direction": "higher", **options})
+
 
 def test_the_pooled_oracle_is_the_exact_one_where_the_pool_has_it(index, command):
     """The judge is ROUGE-L itself, computed by a script."""
     exact = mo.retrieve(index, TESTS, "rouge-l", k=3)
     found = mo.rerank(
-        index, TESTS, judge=command, higher_is_better=True, best=1, pool="rouge-l:20,bleu:5,random:5", k=3
+        index, TESTS, mo.judge(command, direction="higher", best=1), pool="rouge-l:20,bleu:5,random:5", k=3
     )
     assert found.table["score"].to_numpy() == pytest.approx(exact.table["score"].to_numpy(), abs=1e-12)
     first = found.table["rank"].to_numpy() == 1
@@ -84,17 +88,17 @@ def test_the_pooled_oracle_is_the_exact_one_where_the_pool_has_it(index, command
     assert lists["rouge-l"]["tau"] > 0.9
 
 
-@pytest.mark.parametrize("is_higher", [True, False])
-def test_a_pool_is_brute_force_over_its_rows(index, is_higher):
+@pytest.mark.parametrize("direction", ["higher", "lower"])
+def test_a_pool_is_brute_force_over_its_rows(index, direction):
     text, k, seed = "bleu:4,rouge-l:6,random:3", 2, 5
     judge = Counted()
-    found = mo.rerank(index, TESTS, judge=judge, higher_is_better=is_higher, pool=text, k=k, seed=seed)
+    found = mo.rerank(index, TESTS, judge.named(direction=direction), pool=text, k=k, seed=seed)
     pools = planned_pool(index, text, mo.SearchOptions(k=k), seed=seed).rows(mo.reports(TESTS).load())
     rows = iter(found.table.to_pylist())
     texts = [*CORPUS.values()]
     for reference, pool in zip(TESTS.values(), pools, strict=True):
         scores = dict(zip(pool.rows.tolist(), Counted()([(reference, texts[row]) for row in pool.rows]), strict=True))
-        order = sorted(scores, key=lambda row: (-scores[row] if is_higher else scores[row], row))[:k]
+        order = sorted(scores, key=lambda row: (-scores[row] if direction == "higher" else scores[row], row))[:k]
         for row in order:
             answer = next(rows)
             assert (answer["row"], answer["score"], answer["pool"]) == (row, scores[row], len(scores))
@@ -115,10 +119,9 @@ def test_certified_answers_where_lower_is_better(k, tmp_path):
     def hits(pairs):
         return [-number for number in errors(pairs)]
 
-    given = {"best": 0, "pool": "bleu:4,random:2", "k": k}
     lower, higher = (
-        mo.rerank(index, TESTS, judge=judge, higher_is_better=is_higher, **given)
-        for judge, is_higher in ((errors, False), (hits, True))
+        mo.rerank(index, TESTS, mo.judge(judge, direction=direction, best=0), pool="bleu:4,random:2", k=k)
+        for judge, direction in ((errors, "lower"), (hits, "higher"))
     )
     scores = lower.table["score"].to_numpy()
     assert lower.table["row"].equals(higher.table["row"])
@@ -141,8 +144,8 @@ def test_a_pool_of_all_reports_is_certified_and_does_not_reach_the_best_score(tm
 
     index = mo.build_index(["no acute process", "small effusion", "mild edema"], tmp_path / "I", metrics="bleu")
     for pool in ("bleu:3", "bleu:2,random:1"):
-        given = {"judge": errors, "higher_is_better": False, "best": 0, "pool": pool}
-        found = mo.rerank(index, ["no edema today", "small effusion"], **given)
+        judge = mo.judge(errors, direction="lower", best=0)
+        found = mo.rerank(index, ["no edema today", "small effusion"], judge, pool=pool)
         is_whole = [n == 3 for n in found.table["pool"].to_pylist()]
         assert found.table["exact"].to_pylist() == is_whole
         assert found.table["certified"].to_pylist() == [is_whole[0], True]
@@ -183,13 +186,13 @@ def test_scores_of_the_lists_are_those_of_the_metrics(index):
 
 def test_an_audit_under_any_judge(index):
     """Audited answers are exact; the pool's regret is how much better the corpus is."""
-    whole = mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool="all")
+    whole = mo.rerank(index, TESTS, Counted().named(), pool="all")
     judge = Counted()
-    found = mo.rerank(index, TESTS, judge=judge, higher_is_better=True, pool="bleu:2,rouge-l:2", audit=len(TESTS))
+    found = mo.rerank(index, TESTS, judge.named(), pool="bleu:2,rouge-l:2", audit=len(TESTS))
     assert found.table.drop_columns("pool").equals(whole.table.drop_columns("pool"))
     assert is_oracle(whole.signature)
     audit = found.signature["pool"]["audit"]
-    pooled = mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool="bleu:2,rouge-l:2")
+    pooled = mo.rerank(index, TESTS, Counted().named(), pool="bleu:2,rouge-l:2")
     loss = whole.table["score"].to_numpy() - pooled.table["score"].to_numpy()
     assert audit["regret"] == pytest.approx({"mean": loss.mean(), "max": loss.max()})
     assert audit["missed"] == int((loss > 0).sum()) > 0
@@ -200,29 +203,28 @@ def test_an_audit_under_any_judge(index):
 def test_a_query_with_the_text_of_an_audited_one_is_judged_once(index):
     for seed in range(8):
         judge = Counted()
-        found = mo.rerank(index, TESTS, judge=judge, higher_is_better=True, pool="bleu:3", audit=3, seed=seed)
+        found = mo.rerank(index, TESTS, judge.named(), pool="bleu:3", audit=3, seed=seed)
         assert len(judge.asked) == len({*judge.asked}) == found.signature["pool"]["pairs"]
 
 
 def test_blocks_do_not_change_the_answers(index, monkeypatch):
-    given = {"higher_is_better": True, "pool": "bleu:3,random:4", "audit": 2}
-    one = mo.rerank(index, TESTS, judge=Counted(), **given)
+    one = mo.rerank(index, TESTS, Counted().named(), pool="bleu:3,random:4", audit=2)
     monkeypatch.setattr(module, "BLOCK", 10)
-    other = mo.rerank(index, TESTS, judge=Counted(), **given)
+    other = mo.rerank(index, TESTS, Counted().named(), pool="bleu:3,random:4", audit=2)
     assert one.table == other.table
     assert one.signature == other.signature
 
 
 def test_what_is_kept_is_not_asked_again(index, tmp_path):
     judge, said, steps = Counted(), [], []
-    given = {"higher_is_better": True, "name": "words", "keep": tmp_path / "kept", "tell": said.append}
-    first = mo.rerank(index, TESTS, judge=judge, pool="bleu:5", **given)
+    kept = judge.named(keep=tmp_path / "kept")
+    first = mo.rerank(index, TESTS, kept, pool="bleu:5", tell=said.append)
     n = len(judge.asked)
-    again = mo.rerank(index, TESTS, judge=judge, pool="bleu:5", **given, progress=lambda *step: steps.append(step))
+    again = mo.rerank(index, TESTS, kept, pool="bleu:5", tell=said.append, progress=lambda *step: steps.append(step))
     assert len(judge.asked) == n
     assert again.table == first.table
     assert steps[-1] == ("rerank", n, n)
-    mo.rerank(index, TESTS, judge=judge, pool="bleu:5,rouge-l:5", **given)
+    mo.rerank(index, TESTS, kept, pool="bleu:5,rouge-l:5", tell=said.append)
     assert len(judge.asked) == len({*judge.asked}) > n
     assert said == [
         f"words: {n} distinct pairs to judge",
@@ -231,11 +233,11 @@ def test_what_is_kept_is_not_asked_again(index, tmp_path):
     ]
     line = r"^rerank: most must be at least \d+, the pairs to judge; got 3\. Judge fewer, or allow more\.$"
     with pytest.raises(InputError, match=line):
-        mo.rerank(index, TESTS, judge=judge, pool="random:50", most=3, **given)
+        mo.rerank(index, TESTS, judge.named(keep=tmp_path / "kept", most=3), pool="random:50")
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
-def test_by_files(oracle, tmp_path, index, ending):
+def test_by_files(oracle, named, tmp_path, index, ending):
     """The pairs are written, judged elsewhere in two parts, and read back."""
     tests, pairs, pool = write(tmp_path / "test.csv", TESTS), tmp_path / f"pairs.{ending}", "bleu:4,rouge-l:4,random:3"
     code, _, err = oracle("pool", index.folder, tests, "--pool", pool, "--out", pairs)
@@ -243,46 +245,52 @@ def test_by_files(oracle, tmp_path, index, ending):
     table = mo.pool(index, TESTS, pool=pool).table
     assert f"{pairs}: {table.num_rows} distinct pairs" in err
     assert len({*zip(table["reference"].to_pylist(), table["candidate"].to_pylist(), strict=True)}) == table.num_rows
-    whole = mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool=pool)
+    whole = mo.rerank(index, TESTS, Counted().named(), pool=pool)
     assert whole.signature["pool"]["pairs"] == table.num_rows
     first = table.slice(0, 20)
     one = judged(first, tmp_path / "one.csv")
-    common = ("rerank", index.folder, tests, "--pool", pool, "--direction", "higher", "--judged", one)
+    named("words", kind="judges", files=str(one), direction="higher")
+    common = (index.folder, tests, "-m", "words", "--pool", pool)
     line = (
-        rf"rerank: --judged must have a score for each pair; got none for {table.num_rows - 20} of "
+        rf"rerank: files of the judge words must have a score for each pair; got none for {table.num_rows - 20} of "
         rf"{table.num_rows}, such as pair [0-9a-f]{{64}}\. Have the others judged, and "
-        r"pass their file too: oracle pool with --judged"
+        r"add their file: oracle pool with the judge as metric writes those of a pool, "
     )
-    assert_refused(oracle(*common), line, notes=".*")
-    code, _, err = oracle("pool", index.folder, tests, "--pool", pool, "--judged", one, "--out", pairs)
+    assert_refused(oracle("rerank", *common), line, notes=".*")
+    code, _, err = oracle("pool", *common, "--out", pairs)
     assert code == 0, err
-    rest = mo.pool(index, TESTS, pool=pool, judged=one).table
+    assert f"{pairs}: {table.num_rows - 20} distinct pairs; 20 others are judged" in err
+    rest = mo.pool(index, TESTS, mo.judge(files=one, direction="higher"), pool=pool).table
     assert rest["pair"].to_pylist() == table["pair"].to_pylist()[20:]
     out = tmp_path / "best.parquet"
-    code, _, err = oracle(*common, "--judged", judged(rest, tmp_path / "two.csv"), "--out", out)
+    two = judged(rest, tmp_path / "two.csv")
+    named("words", kind="judges", files=[str(one), str(two)], direction="higher")
+    code, _, err = oracle("rerank", *common, "--out", out)
     assert code == 0, err
     assert read_results(out).table == whole.table
 
 
-def test_pairs_that_are_kept_are_not_written(oracle, tmp_path, index):
+def test_pairs_that_are_kept_are_not_written(oracle, named, tmp_path, index):
     """Of a larger pool, those pairs are left to judge elsewhere that a folder does not have; then nothing is left."""
     tests, pairs, kept = write(tmp_path / "test.csv", TESTS), tmp_path / "pairs.csv", tmp_path / "kept"
-    given = {"name": "lcs", "judge_version": "1", "keep": kept}
-    small = mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool="bleu:4", **given)
+    of_folder = Counted().named(version="1", keep=kept)
+    small = mo.rerank(index, TESTS, of_folder, pool="bleu:4")
     n_kept, every = small.signature["pool"]["pairs"], mo.pool(index, TESTS, pool="bleu:9").table
-    common = ("pool", index.folder, tests, "--pool", "bleu:9", "--out", pairs, "--keep", kept)
-    code, _, err = oracle(*common, "--name", "lcs", "--judge-version", "1")
+    common = ("pool", index.folder, tests, "-m", "words", "--pool", "bleu:9", "--out", pairs)
+    named("words", kind="judges", direction="higher", keep=kept, version="1")
+    code, _, err = oracle(*common)
     assert code == 0, err
     assert f"{pairs}: {every.num_rows - n_kept} distinct pairs; {n_kept} others are judged" in err
-    code, _, err = oracle(*common, "--name", "lcs")  # of another version
+    named("words", kind="judges", direction="higher", keep=kept)  # of another version
+    code, _, err = oracle(*common)
     assert code == 0, err
     assert err.endswith(f"{pairs}: {every.num_rows} distinct pairs\n")
-    assert_refused(oracle(*common), r"pool: --name must be given with --keep; got none\. It says whose")
-    rest = judged(mo.pool(index, TESTS, pool="bleu:9", **given).table, tmp_path / "rest.csv")
-    found = mo.rerank(index, TESTS, judged=rest, higher_is_better=True, pool="bleu:9", **given)
-    whole = mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool="bleu:9")
+    rest = judged(mo.pool(index, TESTS, of_folder, pool="bleu:9").table, tmp_path / "rest.csv")
+    of_file = mo.judge(files=rest, name="words", direction="higher", version="1", keep=kept)
+    found = mo.rerank(index, TESTS, of_file, pool="bleu:9")
+    whole = mo.rerank(index, TESTS, Counted().named(), pool="bleu:9")
     assert found.table == whole.table
-    assert mo.pool(index, TESTS, pool="bleu:9", **given).table.num_rows == 0
+    assert mo.pool(index, TESTS, of_folder, pool="bleu:9").table.num_rows == 0
 
 
 def judged(table, path):
@@ -303,11 +311,10 @@ def test_ranks_in_a_file_of_pairs(index):
     assert mo.pool(index, TESTS, pool="all").table.num_rows == len({*TESTS.values()}) * len({*CORPUS.values()})
 
 
-def test_the_command_with_a_judge(oracle, tmp_path, index, command):
+def test_the_command_with_a_judge(oracle, named, tmp_path, index, command):
     tests, out, plot = write(tmp_path / "test.csv", TESTS), tmp_path / "best.csv", tmp_path / "curve.svg"
-    common = ("rerank", index.folder, tests, "--judge", command, "--direction", "higher", "--name", "lcs",
-              "--best", "1", "--pool", "bleu:3,random:2", "--keep", tmp_path / "kept",
-              "--seconds-per-pair", "2")  # fmt: skip
+    named("lcs", kind="judges", command=command, direction="higher", best=1, keep=tmp_path / "kept", seconds_per_pair=2)
+    common = ("rerank", index.folder, tests, "-m", "lcs", "--pool", "bleu:3,random:2")
     code, _, err = oracle(*common, "--out", out, "--plot", plot)
     assert code == 0, err
     assert re.search(r"lcs: \d+ distinct pairs to judge; about \d+ s\n|min\n", err)
@@ -320,7 +327,7 @@ def test_the_command_with_a_judge(oracle, tmp_path, index, command):
     assert shown.startswith("lcs, best of a pool")
     assert "pool: the first 3 under bleu-2, 2 at random; " in shown
     assert "certified, as no score is above 1: " in shown
-    outcome = oracle(*common[:9], "--pool", "all", "--plot", plot)
+    outcome = oracle(*common[:-1], "all", "--plot", plot)
     assert_refused(outcome, r"rerank: --plot must be given for a pool, not the whole corpus; got one", notes=".*")
 
 
@@ -338,14 +345,14 @@ def test_the_command_with_a_judge(oracle, tmp_path, index, command):
 )
 def test_pools_that_are_wrong(index, pool, line):
     with pytest.raises(InputError, match=f"^rerank: {line}"):
-        mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool=pool, k=2)
+        mo.rerank(index, TESTS, Counted().named(), pool=pool, k=2)
 
 
 def test_random_rows_have_no_options(index):
     line = r"^rerank: rescale must be left out for a pool without lists; got a value"
     options = mo.SearchOptions(rescale=False)
     with pytest.raises(InputError, match=line):
-        mo.rerank(index, TESTS, judge=Counted(), higher_is_better=True, pool="random:3", options=options)
+        mo.rerank(index, TESTS, Counted().named(), pool="random:3", options=options)
 
 
 def test_an_option_of_no_list_is_refused(index):

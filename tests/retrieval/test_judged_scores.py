@@ -23,20 +23,23 @@ class Judge:
 
 def test_a_judge_is_one_more_metric():
     judge = Judge()
-    found = mo.score(TRUTH, WRITTEN, "rouge-l", judge=judge, name="green_score")
+    green = mo.judge(judge, name="green_score")
+    found = mo.score(TRUTH, WRITTEN, ["rouge-l", green])
     assert found.metrics == ["rouge-l", "green_score"]
     assert found.table["green_score"].to_pylist() == [2 / 3, 2 / 4, 1 / 3, 2 / 3]
     assert found.table["green_score.missing"].to_pylist() == [1, 1, 2, 1]
     assert len(judge.asked) == 3  # the first and the last pair are equal
     assert found.table["rouge-l"].to_pylist() == mo.score(TRUTH, WRITTEN, "rouge-l").table["rouge-l"].to_pylist()
     assert found.signature["metrics"]["green_score"] == {"source": "a column of another tool", "direction": "higher"}
-    assert "green_score" in mo.score(TRUTH, WRITTEN, judge=judge, name="green_score").metrics  # and the usual ones
+    alone = mo.score(TRUTH, WRITTEN, green)
+    assert alone.metrics == ["green_score"]
+    assert alone.table == found.table.select(alone.table.column_names)
 
 
 def test_judgements_are_kept_and_files_are_read(tmp_path):
-    judge, kept = Judge(), {"keep": tmp_path / "kept", "name": "words", "higher_is_better": True}
-    first = mo.score(TRUTH, WRITTEN, "bleu", judge=judge, judge_version="2", **kept)
-    again = mo.score(TRUTH, WRITTEN, "bleu", judge=judge, judge_version="2", **kept)
+    judge = Judge()
+    words = mo.judge(judge, name="words", direction="higher", version="2", keep=tmp_path / "kept")
+    first, again = (mo.score(TRUTH, WRITTEN, ["bleu", words]) for _ in range(2))
     assert again.table == first.table
     assert len(judge.asked) == 3
     assert first.signature["metrics"]["words"]["version"] == "2"
@@ -47,8 +50,8 @@ def test_judgements_are_kept_and_files_are_read(tmp_path):
 def test_rows_of_a_judge_make_a_table(tmp_path):
     lines = []
     truth = mo.reports(TRUTH, tell=lines.append)
-    judged = {"judge": Judge(), "name": "errors", "higher_is_better": False}
-    rows = {name: mo.score(truth, written, "bleu", **judged) for name, written in (("a", WRITTEN), ("b", TRUTH))}
+    metrics = ["bleu", mo.judge(Judge(), name="errors", direction="lower")]
+    rows = {name: mo.score(truth, written, metrics) for name, written in (("a", WRITTEN), ("b", TRUTH))}
     assert "errors: 3 distinct pairs to judge" in lines
     table = mo.compare(rows, paired=[("a", "b")], resamples=100)
     assert [column.metric for column in table.columns] == ["bleu-2", "errors"]
@@ -61,21 +64,21 @@ def test_rows_of_a_judge_make_a_table(tmp_path):
 def test_too_many_pairs_are_refused_before_any_is_judged():
     judge = Judge()
     with pytest.raises(InputError, match=r"most must be at least 3, the pairs to judge; got 2"):
-        mo.score(TRUTH, WRITTEN, "bleu", judge=judge, name="green_score", most=2)
+        mo.score(TRUTH, WRITTEN, ["bleu", mo.judge(judge, name="green_score", most=2)])
     assert judge.asked == []
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda **judge: mo.score("none.csv", "none.csv", "bleu", **judge),
-        lambda **judge: mo.best_of("none.jsonl", "none.csv", "bleu", **judge),
-        lambda **judge: mo.consensus("none.jsonl", "bleu", **judge),
-        lambda **judge: mo.expectation("NONE", "none.csv", "bleu", **judge),
+        lambda metrics: mo.score("none.csv", "none.csv", metrics),
+        lambda metrics: mo.best_of("none.jsonl", "none.csv", metrics),
+        lambda metrics: mo.consensus("none.jsonl", metrics),
+        lambda metrics: mo.expectation("NONE", "none.csv", metrics),
+        lambda metrics: mo.study("NONE", "none.csv", metrics=metrics),
+        lambda metrics: mo.study_pairs("NONE", "none.csv", metrics=metrics),
     ],
 )
-def test_the_options_of_a_judge_are_checked_before_reports_are_read(call):
-    with pytest.raises(
-        InputError, match=r"higher_is_better must be given for a judge whose name is not known; got 'x'"
-    ):
-        call(judge=len, name="x")
+def test_a_judge_is_opened_before_reports_are_read(call):
+    with pytest.raises(InputError, match=r"^\w+: there is no file scores\.csv"):
+        call(["bleu", mo.judge(files="scores.csv", name="green_score")])

@@ -405,13 +405,17 @@ def test_files_of_one_side(corpus):
     [
         (
             "radgraph",
-            r"graphs of both sides must be given for metric 'radgraph'; got none. Add --radgraph and --predic",
+            r"graphs of both sides must be given for metric 'radgraph'; got none. Add --radgraph GRAPHS.json, for each",
         ),
         (
             "chexbert",
-            r"embeddings of both sides must be given for metric 'chexbert'; got none. Add --chexbert and --pr",
+            r"embeddings of both sides must be given for metric 'chexbert'; got none. Add --chexbert FILE, for each",
         ),
-        ("chexbert:labels", r"labels of both sides must be .* 'chexbert:labels'; got none. Add --uncertain with --"),
+        (
+            "chexbert:labels",
+            r"labels of both sides must be .* 'chexbert:labels'; got none. Add --chexbert-labels FILE --uncertain "
+            r"positive\|negative\|blank, for each side\.$",
+        ),
         ("bertscore", r"token states of both sides must be given for metric 'bertscore'; got none. Add --encoder NAME"),
         ("radcliq", r"graphs of both sides must be given for metric 'radcliq'; got none. Add --radgraph"),
         ("blue", r"metric must be one of .*; got 'blue'. Did you mean 'bleu'"),
@@ -451,7 +455,7 @@ def test_no_id_in_common():
     match = (
         r"^score: references and predictions must share at least half of the ids of the side with fewer; "
         r"got none in common, such as '1' and 'x'\. "
-        r"Pass --id-column NAME and --predicted-id-column NAME\.$"
+        r"Pass --id-column NAME and --id-column NAME by oracle reports NAME FILE\.$"
     )
     for inner in (False, True):
         with pytest.raises(InputError, match=match):

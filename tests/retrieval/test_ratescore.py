@@ -181,17 +181,15 @@ def test_widths_that_differ(tmp_path):
     assert as_entities(nothing).ptr.tolist() == [0, 0]
 
 
-def test_the_column_of_the_command(tmp_path, oracle):
+def test_the_column_of_the_command(tmp_path, oracle, named):
     pairs = made_up()[:9]
     (tmp_path / "r.csv").write_text("study_id,report\n" + "".join(f"r{i},text {i}\n" for i in range(9)))
     sides = [
         write_parquet(tmp_path / f"{name}.parquet", records(lists))
         for name, lists in zip("cr", zip(*pairs, strict=True), strict=True)
     ]
-    code, shown, err = oracle(
-        "score", tmp_path / "r.csv", tmp_path / "r.csv", "-m", "ratescore", "--entities", sides[1],
-        "--predicted-entities", sides[0], "--format", "csv",
-    )  # fmt: skip
+    both = [named(name, tmp_path / "r.csv", entities=side) for name, side in zip("rc", sides[::-1], strict=True)]
+    code, shown, err = oracle("score", *both, "-m", "ratescore", "--format", "csv")
     assert code == 0, err
     values = [float(line.split(",")[1]) for line in shown.splitlines()[1:10]]
     assert values == pytest.approx(GOLDEN["ratescore"][:9], abs=1e-12)

@@ -11,7 +11,7 @@ import metric_oracle as mo
 from metric_oracle.base.errors import InputError
 from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.findings.results import read_results
-from metric_oracle.judges.opening import opened_judge
+from metric_oracle.judges.given import crepe_judge
 from metric_oracle.judges.pair_models import totals
 from metric_oracle.retrieval import rerank as module
 from metric_oracle.retrieval.candidate_pools import planned_pool
@@ -19,6 +19,7 @@ from metric_oracle.retrieval.rerank import binomial_interval, conformal_pool, re
 from metric_oracle.tables.systems import is_oracle, read_system
 from support import assert_refused, write
 from support.crepe import write_tiny
+from support.made_up import JUDGE, MIRRORED, worth
 
 CORPUS = {
     "5": "no acute process", "6": "small left effusion", "7": "no acute process", "8": "small right effusion .",
@@ -26,6 +27,9 @@ CORPUS = {
     "13": "small left effusion", "14": "the heart is normal",
 }  # fmt: skip
 TESTS = {"1": "small left effusion", "2": "no acute process", "3": "edema is stable", "4": "small left effusion"}
+
+
+OTHER = mo.judge(worth, name="other", direction="higher")
 
 
 class Words:
@@ -68,8 +72,7 @@ def queries():
 def rerank(index, queries, model, pool, k=1, audit=0, recall=None, seed=0):
     """Return what CREPE finds with a stand-in for its model."""
     planned = planned_pool(index, pool, mo.SearchOptions(k=k), seed=seed, audit=audit, recall=recall)
-    with opened_judge({}, model) as judge:
-        return rerank_pools(planned, judge, queries, audit, recall)
+    return rerank_pools(planned, crepe_judge(model), queries, audit, recall)
 
 
 def brute(model, reference, rows, k):
@@ -283,7 +286,7 @@ def test_a_pool_is_not_restricted(index, queries, pool, name, value):
     """The audit scores the whole corpus, and the signature of a pool has no restriction."""
     options = mo.SearchOptions(**{name: value})
     with pytest.raises(InputError, match=f"^rerank: {name} must be left out for a pool; got a value. Leave out {name}"):
-        mo.rerank(index, queries, "none", pool=pool, options=options)
+        mo.rerank(index, queries, "crepe", crepe="none", pool=pool, options=options)
 
 
 # ---- with a checkpoint, through the public function and the command --------------------------------------------------
@@ -296,7 +299,7 @@ def crepe(tmp_path_factory):
 
 
 def test_with_a_checkpoint_the_whole_corpus_is_brute_force(index, queries, crepe):
-    found = mo.rerank(index, queries, {"path": crepe, "device": "cpu"}, pool="all", k=10)
+    found = mo.rerank(index, queries, "crepe", crepe={"path": crepe, "device": "cpu"}, pool="all", k=10)
     model = Crepe(crepe, device="cpu")
     wanted = [row for text in TESTS.values() for row in brute(model, text, range(len(CORPUS)), 10)]
     table = found.table.to_pylist()
@@ -306,14 +309,23 @@ def test_with_a_checkpoint_the_whole_corpus_is_brute_force(index, queries, crepe
     assert [[r[f"n{name}"] for name in "ABCDEF"] for r in table[:10]] == counts.tolist()
 
 
+def test_counts_that_are_kept_are_not_made_again(index, queries, crepe, tmp_path, monkeypatch):
+    found = mo.rerank(index, queries, "crepe", crepe=crepe, pool="bleu:3", keep=tmp_path / "kept")
+    monkeypatch.setattr(Crepe, "count_errors", lambda *_, **__: pytest.fail("the model ran"))
+    again = mo.rerank(index, queries, "crepe", crepe=crepe, pool="bleu:3", keep=tmp_path / "kept")
+    assert again.table == found.table
+
+
 @pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
 def test_the_command(oracle, tmp_path, index, queries, crepe, ending):
     tests, out = write(tmp_path / "test.csv", TESTS), tmp_path / f"best.{ending}"
     code, shown, err = oracle(
-        "rerank", index.folder, tests, "--crepe", crepe, "--pool", "rouge-l:4", "-k", "2", "--audit", "3", "--out", out
-    )
+        "rerank", index.folder, tests, "-m", "crepe", "--crepe", crepe,
+        "--pool", "rouge-l:4", "-k", "2", "--audit", "3", "--out", out
+    )  # fmt: skip
     assert (code, shown) == (0, ""), err
-    wanted = mo.rerank(index, queries, {"path": crepe, "device": "cpu"}, pool="rouge-l:4", k=2, audit=3)
+    model = {"path": crepe, "device": "cpu"}
+    wanted = mo.rerank(index, queries, "crepe", crepe=model, pool="rouge-l:4", k=2, audit=3)
     found = read_results(out)
     assert found.table.to_pylist() == wanted.table.to_pylist()
     assert found.components == wanted.components
@@ -329,7 +341,7 @@ def test_the_command(oracle, tmp_path, index, queries, crepe, ending):
 
 def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
     tests = write(tmp_path / "test.csv", TESTS)
-    common = ("rerank", index.folder, tests, "--crepe", crepe, "--format", "table")
+    common = ("rerank", index.folder, tests, "-m", "crepe", "--crepe", crepe, "--format", "table")
 
     def view(*words):
         code, shown, err = oracle(*common, *words)
@@ -364,27 +376,67 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
         (["--pool", "all", "--weights", "w.json"], "--weights must be left out for a pool that is the whole "),
         (["--pool", "bleu:3", "--recall", "0.5", "--audit", "2"], "--recall must be given with --audit and without"),
         (["--pool", "bleu", "--recall", "0.5"], "--recall must be given with --audit and without"),
-        (["--pool", "crepe:3"], "metric must be one with an exact search; got 'crepe', whose "),
+        (["--pool", "crepe:3"], "--metric must be one with an exact search; got 'crepe', whose "),
         (["--pool", "bleu:11"], "--pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
         (["--pool", "bleu:3", "-k", "4"], "-k must be an int from 1 to 3 (reports of the pool); got 4."),
         (["--pool", "all", "--audit", "2"], "--audit must be left out where the pool is the whole corpus; got 2."),
         (["--pool", "bleu:3", "--idf", "tests"], "--idf must be left out for metric 'bleu-2'; got a value. Leave out"),
         (["--pool", "all", "--no-rescale"], "--rescale must be left out for a pool that is the whole corpus"),
         (["--pool", "bleu:3", "--crepe", "none"], "there is no file none. Check the name."),
-        (["--pool", "bleu:3", "--crepe-config", "none"], "there is no file none. Check the name."),
-        ([], "metric must be one of "),  # RadCliQ, which the index does not hold
+        ([], "--metric must be one of "),  # RadCliQ, which the index does not hold
     ],
 )  # fmt: skip
 def test_wrong_use_of_the_command(oracle, tmp_path, index, crepe, words, line):
     tests = write(tmp_path / "test.csv", TESTS)
-    outcome = oracle("rerank", index.folder, tests, "--crepe", crepe, *words)
+    outcome = oracle("rerank", index.folder, tests, "-m", "crepe", "--crepe", crepe, *words)
     assert_refused(outcome, f"rerank: {re.escape(line)}")  # and nothing was read before
 
 
-def test_without_a_checkpoint(oracle, tmp_path, index):
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], r"oracle rerank: --metrics is missing\. See \"oracle rerank --help\"\.$"),
+        (["-m", "crepe"], r"rerank: --crepe must name a checkpoint; got none\. Add --crepe FOLDER\.$"),
+        (["-m", "bleu"], r"rerank: --metric must be a judge or crepe; got 'bleu'\. Search for the best under a metric "
+                         r"with oracle retrieve, and name a judge in oracle\.toml\.$"),
+        (["-m", "crepe,bleu"], r"rerank: --metric must be a judge or crepe; got 'crepe', 'bleu'\. Search"),
+    ],
+)  # fmt: skip
+def test_without_a_judge(oracle, tmp_path, index, words, line):
     tests = write(tmp_path / "test.csv", TESTS)
-    outcome = oracle("rerank", index.folder, tests, "--pool", "bleu:3")
-    assert_refused(outcome, r"rerank: give --crepe, --judge or --judged, and one of them; got none\.")
+    assert_refused(oracle("rerank", index.folder, tests, "--pool", "bleu:3", *words), line)
+
+
+@pytest.mark.parametrize(
+    ("metric", "more", "line"),
+    [
+        (
+            [JUDGE, MIRRORED],
+            {},
+            r"^rerank: metrics must have each judge once; got 'worth'\. Leave one out, or name it o",
+        ),
+        ([JUDGE, OTHER], {}, r"^rerank: metrics must have one judge; got 2\. Make one call for each judge\.$"),
+        (
+            [JUDGE, "bleu"],
+            {},
+            r"^rerank: metric must be a judge or crepe; got 'bleu'\. Search for the best under a met",
+        ),
+        (
+            [],
+            {},
+            r"^rerank: metric must be a judge or crepe; got 'none'\. Search for the best under a metric with mo\.",
+        ),
+        (
+            JUDGE,
+            {"crepe": "none"},
+            r"^rerank: crepe must be left out for the judge worth; got a value\. Leave out crepe",
+        ),
+        (JUDGE, {"keep": "K"}, r"^rerank: keep must be left out for the judge worth; got a value\. Leave out keep\.$"),
+    ],
+)
+def test_one_judge_is_asked(index, metric, more, line):
+    with pytest.raises(InputError, match=line):
+        mo.rerank(index, TESTS, metric, pool="bleu:3", **more)
 
 
 def test_a_composite_fitted_to_crepe_ranks_the_pool(oracle, tmp_path, index, crepe):
@@ -403,8 +455,9 @@ def test_a_composite_fitted_to_crepe_ranks_the_pool(oracle, tmp_path, index, cre
     assert code == 0, err
     out = tmp_path / "best.parquet"
     code, _, err = oracle(
-        "rerank", index.folder, tests, "--crepe", crepe, "--pool", "composite:3", "--weights", weights, "--out", out
-    )
+        "rerank", index.folder, tests, "-m", "crepe", "--crepe", crepe,
+        "--pool", "composite:3", "--weights", weights, "--out", out
+    )  # fmt: skip
     assert code == 0, err
     found = read_results(out)
     ranked = (

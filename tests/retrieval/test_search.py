@@ -437,14 +437,14 @@ def test_embeddings_that_are_not_numbers(index, queries, corpus, tmp_path):
         retrieve(index, mo.reports(corpus["test"], chexbert=path), "chexbert")
 
 
-def test_faiss_is_not_needed(index, queries, corpus, oracle, monkeypatch):
+def test_faiss_is_not_needed(index, queries, corpus, oracle, named, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     monkeypatch.setattr("metric_oracle.sources.availability.find_spec", lambda name: None if name == "faiss" else True)
     fresh = open_index(index.folder)
     assert retrieve(fresh, queries, "chexbert").table.num_rows == 12
     assert retrieve(fresh, queries, "bleu").table.num_rows == 12
-    given = ["--chexbert", corpus["test_embeddings"]]
-    code, out, err = oracle("retrieve", index.folder, corpus["test"], "-m", "chexbert", *given)
+    named("asked", corpus["test"], chexbert=corpus["test_embeddings"])
+    code, out, err = oracle("retrieve", index.folder, "asked", "-m", "chexbert")
     assert (code, out.count("\n"), err.count("\n")) == (0, 12, 1), err
 
 

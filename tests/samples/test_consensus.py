@@ -184,7 +184,7 @@ def test_sources_by_id_by_text_and_by_function(example):
 def test_the_chosen_file_is_a_file_of_predictions(oracle, example, tmp_path, monkeypatch):
     monkeypatch.chdir(example)
     out = tmp_path / "chosen.csv"
-    words = ["consensus", "samples.jsonl", "-m", "rouge-l,radgraph", "--radgraph", "samples_graphs.json"]
+    words = ["consensus", "samples", "-m", "rouge-l,radgraph"]
     code, _, err = oracle(
         *words, "--out", str(out), "--utilities", str(tmp_path / "u.jsonl"), "--matrix", str(tmp_path / "m.csv")
     )

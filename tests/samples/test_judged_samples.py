@@ -31,7 +31,8 @@ def missing(reference, candidate):
 
 def test_best_of_n_under_a_judge():
     judge = Judge()
-    found = mo.best_of(SAMPLES, TRUTH, "rouge-l", judge=judge, name="errors", higher_is_better=False)
+    errors = mo.judge(judge, name="errors", direction="lower")
+    found = mo.best_of(SAMPLES, TRUTH, ["rouge-l", errors])
     assert [of.tolist() for of in found.scores["errors"]] == [
         [missing(TRUTH[study], sample) for sample in group] for study, group in SAMPLES.items()
     ]
@@ -49,7 +50,7 @@ def test_best_of_n_under_a_judge():
 
 def test_consensus_under_a_judge(tmp_path):
     judge = Judge()
-    found = mo.consensus(SAMPLES, "rouge-l", judge=judge, name="errors", higher_is_better=False)
+    found = mo.consensus(SAMPLES, ["rouge-l", mo.judge(judge, name="errors", direction="lower")])
     for study, group, matrix, chosen in zip(
         SAMPLES, SAMPLES.values(), found.matrices["errors"], found.chosen["errors"], strict=True
     ):
@@ -61,7 +62,7 @@ def test_consensus_under_a_judge(tmp_path):
     assert found.chosen["rouge-l"] == mo.consensus(SAMPLES, "rouge-l").chosen["rouge-l"]
     assert [path.name for path in found.write(tmp_path / "chosen.csv")] == ["chosen-rouge-l.csv", "chosen-errors.csv"]
     assert found.predictions("errors")["3"] == "edema"
-    named = mo.consensus(SAMPLES, "rouge-l", judge=judge, name="org/the model", higher_is_better=False)
+    named = mo.consensus(SAMPLES, ["rouge-l", mo.judge(judge, name="org/the model", direction="lower")])
     assert [path.name for path in named.write(tmp_path / "b.csv")] == ["b-rouge-l.csv", "b-org-the-model.csv"]
 
 
@@ -70,5 +71,5 @@ def test_too_many_pairs_of_samples_are_refused(call):
     judge = Judge()
     arguments = (SAMPLES, TRUTH) if call == "best_of" else (SAMPLES,)
     with pytest.raises(InputError, match=r"most must be at least (7|18), the pairs to judge; got 5"):
-        getattr(mo, call)(*arguments, "rouge-l", judge=judge, name="green_score", most=5)
+        getattr(mo, call)(*arguments, ["rouge-l", mo.judge(judge, name="green_score", most=5)])
     assert judge.asked == []

@@ -2,6 +2,8 @@
 
 import random
 
+import metric_oracle as mo
+
 SENTENCES = (
     "No acute process.",
     "Small left effusion.",
@@ -31,8 +33,8 @@ def fault(pairs):
     return [-score for score in worth(pairs)]
 
 
-JUDGE = {"judge": worth, "name": "worth", "higher_is_better": True, "best": 1.0}
-MIRRORED = {"judge": fault, "name": "worth", "higher_is_better": False, "best": -1.0}
+JUDGE = mo.judge(worth, name="worth", direction="higher", best=1.0)
+MIRRORED = mo.judge(fault, name="worth", direction="lower", best=-1.0)
 TURNED = ("score", "worth", "best", "mean", "utility", "difference", "mean best", "all samples", "chosen samples")
 ENDS = {"low": "high", "interval_low": "interval_high", "minimum": "maximum", "difference_low": "difference_high"}
 ENDS |= {high: low for low, high in ENDS.items()}

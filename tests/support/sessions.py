@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import tempfile
+import tomllib
 from pathlib import Path
 from unittest import mock
 
@@ -119,8 +120,10 @@ def masked(text):
 
 
 def given_of(folder, words):
-    """Return the files of a folder that a command names, in its order."""
-    named = [word.rpartition("=")[2] for word in words]
+    """Return the files of a folder that a command names, in its order; of a name in oracle.toml those of its entry."""
+    entries = tomllib.loads((folder / "oracle.toml").read_text(encoding="utf-8"))["reports"]
+    typed = [word.rpartition("=")[2] for word in words]
+    named = [value for word in typed for value in (word, *map(str, entries.get(word, {}).values()))]
     return [folder / name for name in dict.fromkeys(named) if (folder / name).is_file()]
 
 
@@ -190,7 +193,7 @@ def reverse_others(folder, words):
 def shuffle(folder):
     """Put the rows of all files into another order."""
     for number, path in enumerate(sorted(folder.iterdir())):
-        if path.name not in BY_PLACE:
+        if path.name not in BY_PLACE and path.suffix != ".toml":
             head, *body = rows_of(path)
             random.Random(number).shuffle(body)
             write_rows(path, [head, *body])

@@ -224,12 +224,15 @@ def test_a_label_with_blanks_is_named_and_a_report_is_not(tmp_path):
 
 
 @pytest.mark.parametrize("names", [["x"], LABELS])
-def test_labels_without_ids(tmp_path, names):
+def test_labels_without_ids(fails, tmp_path, names):
+    """A table of labels has no entry in oracle.toml, so that a message to a user names none."""
     path = tmp_path / "r.csv"
     path.write_text(",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
-    match = r"^score_crg: .* has no column of ids\. Pass --id-column NAME; columns: .*\.$"
-    with pytest.raises(InputError, match=match):
-        score_crg(path, path, uncertain="blank")
+    said = r"{}: .* has no column of ids\. Pass {}; columns: .*\.$"
+    with pytest.raises(InputError, match="^" + said.format("score_crg", "id_column=NAME")):
+        mo.score_crg(path, path, uncertain="blank")
+    words = ("crg", path, path, "--uncertain", "blank")
+    fails(*words, match=said.format("crg", "--id-column NAME"))
 
 
 @pytest.mark.parametrize(("text", "n"), [("study_id,x\n", "0 and 1"), ("study_id\na\n", "1 and 0")])

@@ -48,6 +48,10 @@ class Judge:
         self.asked += pairs
         return [{"score": self.sign * words(a, b), "common": len({*a.split()} & {*b.split()})} for a, b in pairs]
 
+    def named(self, **options):
+        """Return the judge for the metrics of a call."""
+        return mo.judge(self, **{"name": "words_in_common", "direction": "higher", **options})
+
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
@@ -55,19 +59,14 @@ def index(tmp_path_factory):
 
 
 def run(index, judge, **more):
-    return mo.study(
-        index,
-        TESTS,
-        MODELS,
-        **{"metrics": "bleu,rouge-l", "judge": judge, "name": "words_in_common", "higher_is_better": True, **more},
-    )
+    return mo.study(index, TESTS, MODELS, metrics=["bleu", "rouge-l", judge], **more)
 
 
 @pytest.fixture(scope="module")
 def judged(index):
     """Return a judge, the rows of a study under it, and what it told."""
     judge, told = Judge(), []
-    systems = run(index, judge, pool="bleu:4,rouge-l:3,random:6", tell=told.append)
+    systems = run(index, judge.named(), pool="bleu:4,rouge-l:3,random:6", tell=told.append)
     return judge, systems, told
 
 
@@ -108,9 +107,7 @@ def test_each_cell_is_the_plain_computation(index, judged):
 
 def test_chance_is_that_of_a_baseline_with_the_draws_of_the_pool(index, judged):
     systems = judged[1]
-    expected = mo.expectation(
-        index, TESTS, ["bleu", "rouge-l"], draws=6, judge=Judge(), name="words_in_common", higher_is_better=True
-    )
+    expected = mo.expectation(index, TESTS, ["bleu", "rouge-l", Judge().named()], draws=6)
     assert column(systems, RANDOM).tolist() == pytest.approx(expected.table["mean"].to_pylist(), abs=1e-12)
     sampled = systems[RANDOM].signature["averaged"]["sampled"]["words_in_common"]
     assert sampled == {
@@ -154,7 +151,7 @@ def test_the_best_of_a_pool_is_no_oracle_and_no_model(judged):
 
 
 def test_lower_scores_may_be_better(index):
-    systems = run(index, Judge(sign=-1), pool="bleu:4,random:3", higher_is_better=False)
+    systems = run(index, Judge(sign=-1).named(direction="lower"), pool="bleu:4,random:3")
     every = [*CORPUS.values()]
     drawn = drawn_rows(np.arange(len(every)), len(TESTS), 0, 3)
     found = mo.retrieve(index, TESTS, "bleu", k=4).table["text"].to_pylist()
@@ -166,7 +163,7 @@ def test_lower_scores_may_be_better(index):
 
 
 def test_a_pool_of_the_whole_corpus_is_the_oracle(index):
-    systems = run(index, Judge(), pool="all")
+    systems = run(index, Judge().named(), pool="all")
     best = [max(words(text, one) for one in CORPUS.values()) for text in TESTS.values()]
     assert column(systems, "words_in_common oracle").tolist() == best
     assert is_yardstick(systems["words_in_common oracle"])
@@ -179,7 +176,7 @@ def test_a_pool_of_the_whole_corpus_is_the_oracle(index):
 
 def test_by_default_the_pool_has_the_best_under_each_metric(index):
     assert default_pool(["bleu-2", "rouge-l"]) == "bleu-2:20,rouge-l:20,random:10"
-    systems = run(index, Judge())
+    systems = run(index, Judge().named())
     pool = systems[POOLED].signature["pool"]
     assert [(one["metric"], one["size"]) for one in pool["lists"]] == [("bleu-2", 20), ("rouge-l", 20)]
     assert pool["random"] == 10
@@ -191,15 +188,15 @@ def test_a_study_that_goes_on_judges_no_pair_twice(index, tmp_path):
     out, keep = tmp_path / "study", tmp_path / "kept"
     judge = Judge()
     with pytest.raises(InputError, match=r"^study: most must be at least \d+, the pairs to judge; got 5"):
-        run(index, judge, pool="bleu:3", out=out, keep=keep, most=5)
+        run(index, judge.named(keep=keep, most=5), pool="bleu:3", out=out)
     assert judge.asked == []
-    first = run(index, judge, pool="bleu:3", out=out, keep=keep)
+    first = run(index, judge.named(keep=keep), pool="bleu:3", out=out)
     again = Judge()
-    second = run(index, again, pool="bleu:3", out=out, keep=keep)  # the folder was not finished
+    second = run(index, again.named(keep=keep), pool="bleu:3", out=out)  # the folder was not finished
     assert again.asked == []
     assert {name: scores.table for name, scores in first.items()} == {name: s.table for name, s in second.items()}
     other = Judge()
-    third = run(index, other, pool="bleu:3", out=out, judge_version="2", keep=keep)
+    third = run(index, other.named(version="2", keep=keep), pool="bleu:3", out=out)
     assert len(other.asked) == len(judge.asked)
     assert third["good"].signature["metrics"]["words_in_common"]["version"] == "2"
     mo.write_study(third, mo.compare_study(third, resamples=200), out)
@@ -222,7 +219,7 @@ def test_each_metric_is_searched_once(index, tmp_path, monkeypatch):
     pool, out, metrics = "bleu:4,jaccard:2:3,random:3", tmp_path / "study", ("bleu-2", "rouge-l")
     expected = [("bleu-2", 4), ("rouge-l", 1), ("jaccard:2", 3)]
     judge = Judge()
-    systems = run(index, judge, pool=pool, out=out)
+    systems = run(index, judge.named(), pool=pool, out=out)
     assert sizes == expected
     sizes.clear()
     pairs = mo.study_pairs(index, TESTS, MODELS, metrics=[*metrics], pool=pool)
@@ -240,28 +237,28 @@ def test_each_metric_is_searched_once(index, tmp_path, monkeypatch):
 def test_rows_of_scores_have_the_judge(index):
     row = mo.score(TESTS, MODELS["good"], "bleu,rouge-l")
     with pytest.raises(InputError, match=r"the scores of 'mine' lack words_in_common, which the study has"):
-        run(index, Judge(), scores={"mine": row})
-    row = mo.score(TESTS, MODELS["good"], "bleu,rouge-l", judge=Judge(), name="words_in_common", higher_is_better=True)
-    systems = run(index, Judge(), pool="bleu:2", scores={"mine": row})
+        run(index, Judge().named(), scores={"mine": row})
+    row = mo.score(TESTS, MODELS["good"], ["bleu", "rouge-l", Judge().named()])
+    systems = run(index, Judge().named(), pool="bleu:2", scores={"mine": row})
     assert column(systems, "mine").tolist() == column(systems, "good").tolist()
     assert mo.compare_study(systems, resamples=200).competing == ["good", "poor", "mine"]
 
 
 def test_names_of_rows_and_options_without_a_judge(index):
-    of_judge = {"metrics": "bleu", "judge": Judge(), "name": "words_in_common", "higher_is_better": True}
     for name in (POOLED, "words_in_common oracle", "words_in_common-of-a-pool"):
         with pytest.raises(InputError, match=r"^study: models must have names that"):
-            mo.study(index, TESTS, {name: TESTS}, **of_judge)
+            mo.study(index, TESTS, {name: TESTS}, metrics=["bleu", Judge().named()])
     with pytest.raises(InputError, match=r"^study: pool must be left out without a judge; got a value"):
         mo.study(index, TESTS, metrics="bleu", pool="bleu:3")
-    with pytest.raises(InputError, match=r"^study: higher_is_better must be given for a judge whose name is not known"):
-        mo.study(index, "nothing.csv", metrics="bleu", judge=Judge())  # before a file is read
-    with pytest.raises(InputError, match=r"^study: give judge or judged, and one of them; got none\. judge is asked, "):
-        mo.study(index, "nothing.csv", metrics="bleu", name="words_in_common", higher_is_better=True)
+    with pytest.raises(
+        InputError, match=r"^study: the judge words_in_common has neither a command nor files\. A comma"
+    ):
+        mo.study(index, "nothing.csv", metrics=["bleu", mo.judge(name="words_in_common", direction="higher")])
 
 
 def test_equal_scores_have_no_known_error(index):
-    systems = run(index, lambda pairs: [0.5] * len(pairs), pool="bleu:2,random:3")
+    half = mo.judge(lambda pairs: [0.5] * len(pairs), name="words_in_common", direction="higher")
+    systems = run(index, half, pool="bleu:2,random:3")
     assert column(systems, RANDOM) == pytest.approx(0.5)
     notes = mo.compare_study(systems, resamples=200).tables()[-1].notes
     assert any("(standard error of the average not known, as scores are equal, seed 0)" in note for note in notes)
@@ -274,22 +271,26 @@ def judged_file(pairs, path, stop=None):
     parquet.write_table(pa.table({"pair": table["pair"], "score": scores}).slice(0, stop), path)
 
 
-def test_the_command_and_files(index, tmp_path, oracle, fails):
+def test_the_command_and_files(index, tmp_path, oracle, fails, named):
     for name, reports in {"test": TESTS, **MODELS}.items():
         lines = [f"{study},{text}\n" for study, text in reports.items()]
         (tmp_path / f"{name}.csv").write_text("".join(["study_id,report\n", *lines]), encoding="utf-8")
     (tmp_path / "judge.py").write_text(SCRIPT, encoding="utf-8")
-    line = ["study", index.folder, tmp_path / "test.csv", "-m", "bleu,rouge-l", "--pool", "bleu:4,random:3"]
-    line += [part for name in MODELS for part in ("--model", f"{name}={tmp_path / name}.csv")]
-    of_judge = ["--name", "words_in_common", "--direction", "higher"]
-    command = f"{sys.executable} {tmp_path / 'judge.py'}"
-    _, shown, told = oracle(*line, "--judge", command, *of_judge, "--best", "1", "--out", tmp_path / "S")
+    models = [f"{tmp_path / name}.csv" for name in MODELS]
+    study = ["study", index.folder, tmp_path / "test.csv", *models, "--pool", "bleu:4,random:3"]
+    line = [*study, "-m", "bleu,rouge-l,words_in_common"]
+
+    def name(**said):
+        named("words_in_common", kind="judges", direction="higher", **said)
+
+    name(command=f"{sys.executable} {tmp_path / 'judge.py'}", best=1)
+    _, shown, told = oracle(*line, "--out", tmp_path / "S")
     assert "words_in_common: " in told
     assert " distinct pairs to judge" in told
     assert "words_in_common of a pool" in shown
 
     pairs, scores, rest, more = (tmp_path / f"{name}.parquet" for name in ("pairs", "scores", "rest", "more"))
-    _, _, written = oracle(*line, "--pairs", pairs)
+    _, _, written = oracle(*study, "-m", "bleu,rouge-l", "--pairs", pairs)
     n = parquet.read_metadata(pairs).num_rows
     assert f"pairs.parquet: {n} distinct pairs" in written
     assert f"words_in_common: {n} distinct pairs to judge" in told
@@ -304,23 +305,23 @@ def test_the_command_and_files(index, tmp_path, oracle, fails):
     every = [*CORPUS.values()]
     assert all(row is None or every[row] == text for row, text in rows)
     judged_file(pairs, scores, n - 7)
-    match = rf"study: --judged must have a score for each pair; got none for 7 of {n}, such as pair \w+\. Have the "
-    fails(*line, "--judged", scores, *of_judge, match=match)
-    _, _, told = oracle(*line, "--judged", scores, "--pairs", rest)
+    match = rf"study: files of the judge words_in_common must have a score for each pair; got none for 7 of {n}, such a"
+    name(files=str(scores))
+    fails(*line, match=match)
+    _, _, told = oracle(*line, "--pairs", rest)
     assert f"rest.parquet: 7 distinct pairs; {n - 7} others are judged" in told
     assert parquet.read_metadata(rest).num_rows == 7
     judged_file(rest, more)
-    files = ["--judged", scores, "--judged", more]
-    kept = ["--keep", tmp_path / "kept", "--name", "words_in_common"]
-    fails(*line, "--judged", scores, "--keep", tmp_path / "kept", *of_judge, match=match)  # which keeps these scores
-    _, _, told = oracle(*line, *kept, "--pairs", tmp_path / "again.parquet")
+    name(files=str(scores), keep=tmp_path / "kept")
+    fails(*line, match=match)  # which keeps these scores
+    name(keep=tmp_path / "kept")
+    _, _, told = oracle(*line, "--pairs", tmp_path / "again.parquet")
     assert f"again.parquet: 7 distinct pairs; {n - 7} others are judged" in told
-    oracle(*line, *files, *of_judge, "--out", tmp_path / "F")
-    for name in ("good", "words_in_common-of-a-pool", "random-expected", "identity"):
-        a, b = (mo.read_scores(tmp_path / folder / f"{name}.parquet").table for folder in ("S", "F"))
+    name(files=[str(scores), str(more)])
+    oracle(*line, "--out", tmp_path / "F")
+    for row in ("good", "words_in_common-of-a-pool", "random-expected", "identity"):
+        a, b = (mo.read_scores(tmp_path / folder / f"{row}.parquet").table for folder in ("S", "F"))
         assert a["words_in_common"].to_pylist() == b["words_in_common"].to_pylist()
-    match = r"study: --judge must be left out with --pairs; got a value\. Leave out --judge"
-    fails(*line, "--pairs", rest, "--judge", command, match=match)
     match = r"study: --pairs must end with \.parquet, \.csv or \.jsonl; got .*pairs\.txt"
     fails(*line, "--pairs", tmp_path / "pairs.txt", match=match)
 
@@ -344,7 +345,7 @@ def test_the_command_and_files(index, tmp_path, oracle, fails):
 
 def test_pairs_of_a_study_from_python(index, tmp_path):
     judge = Judge()
-    run(index, judge, pool="bleu:4")
+    run(index, judge.named(), pool="bleu:4")
     pairs = mo.study_pairs(index, TESTS, MODELS, metrics="bleu,rouge-l", pool="bleu:4")
     found = zip(pairs.table["reference"].to_pylist(), pairs.table["candidate"].to_pylist(), strict=True)
     assert sorted(found) == sorted(judge.asked)

@@ -256,27 +256,24 @@ def fails(match, world, models, **options):
     assert "\n" not in str(caught.value)
 
 
-def test_columns_of_a_model_are_named_by_the_model(world, tmp_path, oracle):
+def test_columns_of_a_model_are_named_by_the_model(world, tmp_path, oracle, named):
     index, queries, _, paths = world
     file = tmp_path / "m.csv"
     rows = [f'{study},"{text}"\n' for study, text in zip(queries.ids, queries.texts, strict=True)]
     file.write_text("Fall,Befund\n" + "".join(reversed(rows)), encoding="utf-8")
-    asked = ["study", index.folder, paths["test"], "-m", "bleu", "--format", "jsonl", "--model", f"M={file}"]
-    code, _, err = oracle(*asked)
+    asked = ["study", index.folder, paths["test"], "-m", "bleu", "--format", "jsonl"]
+    code, _, err = oracle(*asked, file)
     assert code == 2
-    step = "Pass --model-id-column NAME and --model-text-column NAME; columns: 'Fall', 'Befund'."
-    assert f"no column that is clearly the predictions. {step}" in err
-    code, _, err = oracle(*asked, "--model-text-column", "M=Befund")
+    step = f"say it once: oracle reports NAME {file} --id-column NAME --text-column NAME; columns: 'Fall', 'Befund'."
+    assert f"is clearly the predictions. Pass --id-column NAME and --text-column NAME, or {step}" in err
+    code, _, err = oracle(*asked, named("M", file, text_column="Befund"))
     assert code == 2
-    assert "Pass --model-id-column NAME; columns: 'Fall', 'Befund'. If none of them has ids, pass --model-ids" in err
-    for name in ("M=", ""):  # of this model, or of all
-        code, out, err = oracle(*asked, "--model-text-column", f"{name}Befund", "--model-id-column", f"{name}Fall")
-        assert code == 0, err
-        means = [record["mean"] for record in map(json.loads, out.splitlines()) if record.get("system") == "M"]
-        assert means == [pytest.approx(1, abs=1e-9)]
-    code, _, err = oracle(*asked, "--model-text-column", "Befund", "--model-text-column", "Fall")
-    assert code == 2
-    assert "--model-text-column must be given once for all models; got 2 values without NAME=." in err
+    assert "Pass --id-column NAME, or say it once: oracle reports NAME " in err
+    assert "If none of them has ids, pass --ids FILE by oracle reports NAME FILE with one id" in err
+    code, out, err = oracle(*asked, named("M", file, text_column="Befund", id_column="Fall"))
+    assert code == 0, err
+    means = [record["mean"] for record in map(json.loads, out.splitlines()) if record.get("system") == "M"]
+    assert means == [pytest.approx(1, abs=1e-9)]
 
 
 def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
@@ -285,11 +282,11 @@ def test_a_file_in_an_order_needs_the_ids_of_its_split(world, tmp_path, oracle):
     other = [{"id": "other", "report": "x"}]
     (tmp_path / "annotation.json").write_text(json.dumps({"val": items, "test": other}))
     (tmp_path / "res.csv").write_text("".join(f'"{text}"\n' for text in queries.texts))
-    given = ["study", index.folder, paths["test"], "-m", "bleu", "--model", f"R2Gen={tmp_path / 'res.csv'}"]
+    given = ["study", index.folder, paths["test"], f"R2Gen={tmp_path / 'res.csv'}", "-m", "bleu"]
     code, _, err = oracle(*given)
     assert code == 2
     assert "has no ids (CSV of one column without header)" in err
-    assert "Pass --model-ids FILE with one id per row, in the same order." in err
+    assert "Pass --ids FILE by oracle reports NAME FILE with one id per row, in the same order." in err
     match = r".* has 40 predictions \(CSV .*\), and .* has 1 ids\. Pass"
     fails(
         match,
@@ -348,11 +345,10 @@ def test_metrics_without_a_report_in_common(world, tmp_path):
         study.study(index, queries, metrics=("radgraph", "chexbert"))
 
 
-def test_command(world, oracle, tmp_path):
+def test_command(world, oracle, named, tmp_path):
     index, _, _, paths = world
-    given = [index.folder, paths["test"], "--metrics", "bleu,radgraph", "--radgraph", paths["test_graphs"]]
-    models = [f"--model=fair={paths['fair']}", f"--model-radgraph=fair={paths['fair_graphs']}"]
-    models += [f"--model=weak={paths['weak']}", f"--model-radgraph=weak={paths['weak_graphs']}"]
+    sets = [named(name, paths[name], radgraph=paths[f"{name}_graphs"]) for name in ("test", "fair", "weak")]
+    given, models = [index.folder, sets[0], "--metrics", "bleu,radgraph"], sets[1:]
     place = tmp_path / "study"
     code, out, err = oracle("study", *given, *models, "--threads", 1, "--seed", 3, "--out", place)
     assert code == 0, err
@@ -382,15 +378,12 @@ def test_command(world, oracle, tmp_path):
     records = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert {record.get("system") for record in records} >= {"bleu-2 oracle", RANDOM}
-    code, _, err = oracle("study", *given, f"--model-radgraph=fair={paths['fair_graphs']}")
+    code, _, err = oracle("study", *given, "=fair")
     assert code == 2
-    assert err == "error: study: --model-radgraph must name a model; got 'fair', which has no file. Add its file.\n"
-    code, _, err = oracle("study", *given, "--model", "fair")
+    assert err == "error: study: models must be FILE or NAME=FILE; got '=fair'. Write both parts.\n"
+    code, _, err = oracle("study", *given, "fair", "fair")
     assert code == 2
-    assert (
-        err == "error: study: --model must be NAME=FILE; got 'fair'. "
-        "Write both parts, and quote the argument if it contains spaces.\n"
-    )
+    assert err == "error: study: two files have the name 'fair'. Write NAME=FILE with another name.\n"
     code, _, err = oracle("study", *given, "--out", tmp_path / "no" / "study")
     assert code == 2
     assert err.startswith("error: study: --out must be in an existing folder; got ")

@@ -191,5 +191,5 @@ def test_ratings_are_asked_for_by_name(fails):
 
 
 def test_options_of_test_reports_ask_for_these(fails):
-    match = r"explore: --queries must be given with --section, --radgraph; got none\. Add the file of reports that they"
-    fails("explore", "x.parquet", "--section", "findings", "--radgraph", "g.json", match=match)
+    match = r"explore: --queries must be given with --section, --split; got none\. Add the file of reports that they"
+    fails("explore", "x.parquet", "--section", "findings", "--split", "test", match=match)

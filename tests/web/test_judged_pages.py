@@ -26,12 +26,12 @@ def common(pairs):
 @pytest.fixture(scope="module")
 def judged(prepared):
     """Write a reranked pool, chance, and scores of the test reports themselves, all under a judge."""
-    given = {"judge": common, "name": NAME, "higher_is_better": True, "best": 1}
+    judge = mo.judge(common, name=NAME, direction="higher", best=1)
     files = [prepared.folder / f"judged-{name}.parquet" for name in ("pool", "chance", "model")]
     texts = dict(zip(prepared.queries.ids, prepared.queries.texts, strict=True))
-    mo.rerank(prepared.index, prepared.queries, pool=POOL, **given).write(files[0])
-    mo.expectation(prepared.index, prepared.queries, "bleu", draws=4, **given).write(files[1])
-    mo.score(prepared.folder / "TESTS", texts, "bleu", system="copy", **given).write(files[2])
+    mo.rerank(prepared.index, prepared.queries, judge, pool=POOL).write(files[0])
+    mo.expectation(prepared.index, prepared.queries, ["bleu", judge], draws=4).write(files[1])
+    mo.score(prepared.folder / "TESTS", texts, ["bleu", judge], system="copy").write(files[2])
     return files
 
 
@@ -102,7 +102,7 @@ def test_the_short_signature_names_the_pool(cases):
 def test_a_pool_that_is_the_whole_corpus_is_an_oracle(prepared, tmp_path):
     path = tmp_path / "whole.parquet"
     some = prepared.queries.take([0, 1])
-    mo.rerank(prepared.index, some, judge=common, name="common", higher_is_better=True, pool="all").write(path)
+    mo.rerank(prepared.index, some, mo.judge(common, direction="higher"), pool="all").write(path)
     cases = read_cases([path], prepared.index, some)
     assert cases.columns[0].role == "oracle"
     assert not any(cases.frame["inexact"])

@@ -10,7 +10,6 @@ _SOURCE = SourceRecord(
     "token states",
     ("encoder",),
     option("encoder", "NAME|FOLDER"),
-    option("encoder", "NAME|FOLDER"),
     made="encoded",
 )
 _STATES = RepresentationRecord(

@@ -3,15 +3,14 @@
 from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
+_IN_PYTHON = "mo.reports(..., chexbert_labels=..., uncertain=...)"
 _SOURCE = SourceRecord(
     "labels",
     "metric_oracle.sources.labels:CheXbertLabelSource",
     "labels",
     "labels",
     ("chexbert_labels",),
-    f"{option('chexbert_labels', 'FILE')} {option('uncertain', 'positive|negative|blank')}",
-    f"{option('uncertain')} with {option('chexbert_labels')} and {option('predicted_chexbert_labels')}, or "
-    f"with {option('chexbert', 'chexbert.pth')}",
+    option("chexbert_labels", "FILE --uncertain positive|negative|blank", python=_IN_PYTHON),
     made_by="chexbert",
     settings=("uncertain",),
 )

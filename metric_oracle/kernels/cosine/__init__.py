@@ -10,8 +10,6 @@ _CHEXBERT = SourceRecord(
     "embeddings",
     ("chexbert", "chexbert_ids"),
     option("chexbert", "FILE"),
-    f"{option('chexbert')} and {option('predicted_chexbert')} with embeddings, or "
-    f"{option('chexbert', 'chexbert.pth')} for both",
     model="the CheXbert model chexbert.pth",
     model_arguments=("vocabulary",),
 )
@@ -22,7 +20,6 @@ _VECTORS = SourceRecord(
     "embeddings",
     ("embeddings", "embedding_ids"),
     option("embeddings", "FILE"),
-    f"{option('embeddings')} and {option('predicted_embeddings')}",
 )
 METRICS = (
     Metric(

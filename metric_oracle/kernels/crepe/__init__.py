@@ -10,7 +10,6 @@ _SOURCE = SourceRecord(
     "checkpoints",
     ("crepe", "crepe_config", "crepe_vocabulary"),
     option("crepe", "FOLDER"),
-    option("crepe", "FOLDER"),
     made="pairs",
 )
 METRICS = (

@@ -10,7 +10,6 @@ _TABLE_SOURCE = SourceRecord(
     "labels",
     ("labels",),
     option("labels", "FILE"),
-    f"{option('labels')} and {option('predicted_labels')}",
 )
 _SRR_SOURCE = SourceRecord(
     "srr",
@@ -19,7 +18,6 @@ _SRR_SOURCE = SourceRecord(
     "SRR labels",
     ("srr_labels",),
     option("srr_labels", "FILE"),
-    f"{option('srr_labels')} and {option('predicted_srr_labels')}",
 )
 _TABLE = RepresentationRecord("label_table", "metric_oracle.indexes.labels:LabelTableDocuments", _TABLE_SOURCE)
 _SRR = RepresentationRecord("srr", "metric_oracle.indexes.labels:SrrDocuments", _SRR_SOURCE)

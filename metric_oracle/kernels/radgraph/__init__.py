@@ -10,8 +10,6 @@ _SOURCE = SourceRecord(
     "graphs",
     ("radgraph",),
     option("radgraph", "GRAPHS.json"),
-    f"{option('radgraph')} and {option('predicted_radgraph')} with JSON, or "
-    f"{option('radgraph', 'ARCHIVE.tar.gz')} for both",
     model="a RadGraph model (.tar.gz)",
     model_arguments=("radgraph_encoder",),
 )

@@ -13,8 +13,6 @@ _SOURCE = SourceRecord(
     "entities",
     ("entities",),
     option("entities", "FILE"),
-    f"{option('entities')} and {option('predicted_entities')} with files, or "
-    f"{option('entities', 'FOLDER')} (RaTE-NER's) for both",
     model="the folder of the model RaTE-NER",
     model_arguments=("entity_encoder",),
 )

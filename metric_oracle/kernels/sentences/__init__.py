@@ -10,7 +10,6 @@ _SOURCE = SourceRecord(
     "sentence vectors",
     ("sentences",),
     option("sentences", "FILE"),
-    f"{option('sentences')} and {option('predicted_sentences')}",
 )
 METRICS = (
     Metric(
