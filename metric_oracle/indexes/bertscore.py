@@ -5,8 +5,7 @@ A token state is the hidden state of a transformer at one token. For cells and c
 
 import hashlib
 import json
-import mmap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -22,7 +21,7 @@ from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, en
 from metric_oracle.indexes import idf as idf_weights
 from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists, ranks_of
-from metric_oracle.indexes.store import check_ids, check_offsets, map_file, read_arrays, release, write_arrays
+from metric_oracle.indexes.store import Columns, Stored, check_ids, check_offsets, map_file, read_arrays, release
 from metric_oracle.indexes.tokens import TokenDocuments
 from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels.bertscore.bounds import LONGEST, WIDEST
@@ -370,24 +369,24 @@ class StateDocuments(TokenDocuments):
             )
         return self._encoders.setdefault(str(model), encoder)
 
-    def save(self, folder: Path) -> None:
-        """Write states, tokens and description, and the data of the bounds apart."""
-        write_arrays(folder / "states.arrow", {"states": self.states})
+    def files(self) -> Iterator[tuple[str, Columns]]:
+        """Yield states, tokens and description, and the data of the bounds apart."""
+        yield "states.arrow", {"states": self.states}
         # Scores also depend on the special ids and the baseline, so both belong to the data files.
         meaning = {"special_ids": np.array(self.description["special_ids"], np.int64)}
         meaning["baseline"] = np.array(self.description["baseline"] or (), np.float64)
-        write_arrays(folder / "tokens.arrow", {**{name: getattr(self, name) for name in _TOKEN_ARRAYS}, **meaning})
+        yield "tokens.arrow", {**{name: getattr(self, name) for name in _TOKEN_ARRAYS}, **meaning}
         assert self.screens is not None
-        write_arrays(folder / "screen.arrow", {name: self.screens[name] for name in _SCREEN_ARRAYS})
-        write_arrays(folder / "description.arrow", {"description": [json.dumps(self.description)]})
+        yield "screen.arrow", {name: self.screens[name] for name in _SCREEN_ARRAYS}
+        yield "description.arrow", {"description": [json.dumps(self.description)]}
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "StateDocuments":
+    def load(cls, kind: str, stored: Mapping[str, Stored]) -> "StateDocuments":
         """Open states, tokens, description and the data of the bounds."""
-        screens = read_arrays(mapped_files["screen.arrow"])
-        columns = read_arrays(mapped_files["states.arrow"]) | read_arrays(mapped_files["tokens.arrow"])
+        screens = read_arrays(stored["screen.arrow"])
+        columns = read_arrays(stored["states.arrow"]) | read_arrays(stored["tokens.arrow"])
         del columns["special_ids"], columns["baseline"]  # the description has them too
-        description = json.loads(read_arrays(mapped_files["description.arrow"])["description"][0])
+        description = json.loads(read_arrays(stored["description.arrow"])["description"][0])
         check_size(columns["states"].shape[1], int(np.diff(columns["ptr"][:2]).max(initial=0)))
         check_offsets(columns["ptr"], columns["ids"])
         check_ids(columns["ids"], len(columns["frequency"]))

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -83,8 +83,7 @@ def build_index(
     out = Path(out)
     kinds = kinds_of(reports, metrics)
     _check_new(out)
-    if not len(reports.ids):
-        raise InputError("reports", "must be at least one", "0", "Check the file and the section.")
+    check_some(reports)
     building = out.with_name(out.name + BUILDING)
     _check_own(building)
     try:
@@ -133,6 +132,12 @@ def _check_new(out: Path) -> None:
     check_new_folder("out", out)
 
 
+def check_some(reports: Reports) -> None:
+    """Raise InputError if there is no report."""
+    if not len(reports.ids):
+        raise InputError("reports", "must be at least one", "0", "Check the file and the section.")
+
+
 def kinds_of(reports: Reports, metrics: Sequence[str] | None) -> list[str]:
     """Return the names of the representations to build for metrics, by name; for None all that the reports allow.
 
@@ -152,7 +157,7 @@ def kinds_of(reports: Reports, metrics: Sequence[str] | None) -> list[str]:
     return [kind for kind in STORED if kind in kinds]
 
 
-def _files_of(part: str) -> dict[str, bool]:
+def files_of(part: str) -> dict[str, bool]:
     """Return the names of the files of a part of an index, and for each whether the fingerprint covers it.
 
     A part is "reports", "columns" or a representation. The fingerprint covers files of data, not those derived from
@@ -182,7 +187,7 @@ def _contents(building: Path) -> tuple[list[str], list[str]]:
                     modes[f"{folder}/{entry.name}".lstrip("/")] = entry.stat(follow_symlinks=False).st_mode
     names = {LOCK, PROGRESS, manifest.NAME, manifest.STAMPS, *(f"{SCRATCH}/{name}" for name in _SCRATCH_FILES)}
     for part in ("reports", "columns", *(kind for kind in STORED if kind in modes)):
-        names |= _files_of(part).keys()
+        names |= files_of(part).keys()
     of_builds: list[str] = []
     foreign: list[str] = []
     for name, mode in modes.items():
@@ -234,7 +239,7 @@ def _build(
 
     def part(name: str, make: Callable[[Path], dict[str, Any]]) -> None:
         """Build a part unless it is done; `make` writes its files into a folder and returns counts for the manifest."""
-        files = [*_files_of(name)]
+        files = [*files_of(name)]
         if not all(map(job.holds, files)):
             progress(name, None, None)
             folder = building / name if name in STORED else building
@@ -250,16 +255,10 @@ def _build(
     text_of_row = read_table(map_file(building / "reports.arrow"), REPORTS)["distinct_id"].chunk(0).to_numpy()
     for kind in kinds:
         part(kind, partial(_write_representation, kind, corpus=Corpus(reports, texts, text_of_row)))
-    files = {name: is_data for name_of_part in parts for name, is_data in sorted(_files_of(name_of_part).items())}
+    files = {name: is_data for name_of_part in parts for name, is_data in sorted(files_of(name_of_part).items())}
     sums = {name: job.pieces[name].sha256 for name in files}
-    content = {
-        "counts": {**counts["reports"], **{state: states[state] for state in sorted(states)}},
-        "source": origin[0],
-        "section": list(origin[1]),
-        "representations": {kind: counts[kind] for kind in kinds},
-        "files": manifest.describe(building, sums, [name for name, is_data in files.items() if is_data]),
-        **({"columns": list(reports.columns)} if reports.columns else {}),
-    }
+    described = manifest.describe(building, sums, [name for name, is_data in files.items() if is_data])
+    content = content_of(reports, counts, kinds, origin, states, described)
     stamps = {name: (building / name).stat() for name in content["files"]}
     write_json(building / manifest.STAMPS, {name: [s.st_size, s.st_mtime_ns] for name, s in stamps.items()})
     built_by = f"metric-oracle {version('metric-oracle')}"
@@ -271,13 +270,32 @@ def _build(
         (building / SCRATCH).rmdir()
 
 
+def content_of(
+    reports: Reports,
+    counts: Mapping[str, dict[str, Any]],
+    kinds: Sequence[str],
+    origin: tuple[str, tuple[str | None, str]],
+    states: Mapping[str, int],
+    files: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the content of a manifest; `counts` has what is recorded of each part, and `files` of each file."""
+    return {
+        "counts": {**counts["reports"], **{state: states[state] for state in sorted(states)}},
+        "source": origin[0],
+        "section": list(origin[1]),
+        "representations": {kind: counts[kind] for kind in kinds},
+        "files": dict(files),
+        **({"columns": list(reports.columns)} if reports.columns else {}),
+    }
+
+
 def _resumed(building: Path, digest: str, parts: Sequence[str]) -> Job:
     """Return the job of a build of reports with this digest; files that earlier builds left and it has no use for go.
 
     What models have made so far is kept, for the encoder itself decides which of its files can be.
     """
     job = Job(building, PROGRESS)
-    files = [file for part in parts for file in _files_of(part)]
+    files = [file for part in parts for file in files_of(part)]
     job.keep(dict.fromkeys(files, digest))
     kept = {LOCK, SCRATCH, *parts, *job.pieces, *([PROGRESS] if job.pieces else [])}
     for name in reversed(_contents(building)[0]):
@@ -290,16 +308,22 @@ def _resumed(building: Path, digest: str, parts: Sequence[str]) -> Job:
     return job
 
 
+def checked_reports(reports: Reports) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return the ids and the texts; raise InputError if one is missing."""
+    found = Strings(reports.ids).arrow, Strings(reports.texts).arrow
+    for name, strings in zip(("ids", "texts"), found, strict=True):
+        if strings.null_count:
+            raise InputError(name, "must be strings", f"{strings.null_count} missing", "Leave these reports out.")
+    return found
+
+
 def inputs_digest(reports: Reports) -> str:
     """Return a SHA-256 of everything that an index is built from, in hexadecimal, with the version of this package.
 
     Raise InputError if an id or a text is missing.
     """
     hasher = hashlib.sha256(version("metric-oracle").encode())
-    for name in ("ids", "texts"):
-        strings = Strings(getattr(reports, name)).arrow
-        if strings.null_count:
-            raise InputError(name, "must be strings", f"{strings.null_count} missing", "Leave these reports out.")
+    for strings in checked_reports(reports):
         hasher.update(hash_strings(strings))
     for name, values in reports.columns.items():
         hasher.update(name.encode() + hash_strings(Strings(values).arrow))
@@ -319,7 +343,15 @@ def inputs_digest(reports: Reports) -> str:
 
 
 def _write_reports(folder: Path, reports: Reports) -> dict[str, int]:
-    """Write the distinct texts, in the order of their first rows, and then the rows; return both numbers, by name."""
+    """Write the distinct texts and the rows; return both numbers, by name."""
+    distinct, rows = tables_of(reports)
+    write_table(folder / "distinct.arrow", distinct)
+    write_table(folder / "reports.arrow", rows)
+    return {"reports": rows.num_rows, "distinct_texts": distinct.num_rows}
+
+
+def tables_of(reports: Reports) -> tuple[pa.Table, pa.Table]:
+    """Return the tables of the distinct texts, in the order of their first rows, and of the rows."""
     texts = Strings(reports.texts).arrow
     encoded = texts.dictionary_encode()  # the chunks share one dictionary, which is complete in the last chunk
     dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary
@@ -329,22 +361,24 @@ def _write_reports(folder: Path, reports: Reports) -> dict[str, int]:
     first[distinct_id[::-1]] = np.arange(len(texts))[::-1]
     multiplicity = np.bincount(distinct_id, minlength=n_distinct)
     distinct = {"text": dictionary, "first_row": first, "multiplicity": multiplicity}
-    write_table(folder / "distinct.arrow", pa.table(distinct, DISTINCT))
     columns = {
         "row": np.arange(len(texts)),
         "study_id": Strings(reports.ids).arrow.combine_chunks(),
         "text": texts.combine_chunks(),
         "distinct_id": distinct_id,
     }
-    write_table(folder / "reports.arrow", pa.table(columns, REPORTS))
-    return {"reports": len(texts), "distinct_texts": n_distinct}
+    return pa.table(distinct, DISTINCT), pa.table(columns, REPORTS)
 
 
 def _write_columns(folder: Path, reports: Reports) -> dict[str, int]:
     """Write the columns that are kept with the reports; return an empty dict, no counts."""
-    columns = {name: Strings(values).arrow.combine_chunks() for name, values in reports.columns.items()}
-    write_table(folder / COLUMNS, pa.table(columns))
+    write_table(folder / COLUMNS, table_of_columns(reports))
     return {}
+
+
+def table_of_columns(reports: Reports) -> pa.Table:
+    """Return the table of the columns that are kept with the reports."""
+    return pa.table({name: Strings(values).arrow.combine_chunks() for name, values in reports.columns.items()})
 
 
 def _write_representation(kind: str, folder: Path, corpus: Corpus) -> dict[str, Any]:

@@ -5,8 +5,7 @@ A plain scorer is the function `score` in a metric's `reference.py`: it scores o
 What a method takes, gives and promises is said here. A representation says only what is particular to it.
 """
 
-import mmap
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +15,7 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.lists import documents_of_rows
+from metric_oracle.indexes.store import Columns, Stored, write_arrays
 from metric_oracle.records import Metric
 
 
@@ -36,7 +36,7 @@ class Documents:
     They are those of a corpus, whose rows are its reports, or of queries that the corpus encoded, whose rows are the
     positions of the queries. What depends on the batch of queries, such as weights, belongs to the queries.
 
-    A representation is stored, with files of its own (`build`, `save` and `load`), or derived: made from others of the
+    A representation is stored, with files of its own (`build`, `files` and `load`), or derived: made from others of the
     same index when it is first used (`join`).
     """
 
@@ -71,13 +71,18 @@ class Documents:
         """Derive the representation; `parts` has the opened ones that the registry names for it, by name."""
         raise NotImplementedError
 
-    def save(self, folder: Path) -> None:
-        """Write the files into a folder that belongs to this representation alone."""
+    def files(self) -> Iterator[tuple[str, Columns]]:
+        """Yield the name and the columns of each file, `data_files` and `derived_files`."""
         raise NotImplementedError
 
+    def save(self, folder: Path) -> None:
+        """Write the files into a folder that belongs to this representation alone."""
+        for name, columns in self.files():
+            write_arrays(folder / name, columns)
+
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> Self:
-        """Open the files that `save` wrote, keyed by name; the arrays stay in the mapped files.
+    def load(cls, kind: str, stored: Mapping[str, Stored]) -> Self:
+        """Open the stored `files`, keyed by name; the arrays are views of them.
 
         Raise ValueError if an offset or id leads out of its array.
         """

@@ -4,10 +4,8 @@ The unit vectors are float32. This rounding is part of the representation, so th
 numbers. Codes are short versions of the vectors; products of codes bound the cosines from above.
 """
 
-import mmap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +14,7 @@ from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, numbered_anew
-from metric_oracle.indexes.store import read_arrays, write_arrays
+from metric_oracle.indexes.store import Columns, Stored, read_arrays
 from metric_oracle.indexes.vectors import VectorDocuments, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.cosine.codes import (
     CHUNK,
@@ -92,19 +90,19 @@ class EmbeddingDocuments(VectorDocuments):
         """
         return flat_index(self.vectors)
 
-    def save(self, folder: Path) -> None:
-        """Write the vectors and their rows, and codes that are made of them."""
+    def files(self) -> Iterator[tuple[str, Columns]]:
+        """Yield the vectors and their rows, and codes that are made of them."""
         basis = principal_directions(self.vectors)
         codes, measured = pack_codes(self.vectors, basis)
         constants = np.array([skew_of(basis), *measured])
-        write_arrays(folder / "vectors.arrow", {"vectors": self.vectors})
-        write_arrays(folder / "codes.arrow", {"codes": codes, "basis": basis, "measured": constants})
-        write_arrays(folder / "rows.arrow", {"row_ptr": self.row_ptr, "row_id": self.row_id})
+        yield "vectors.arrow", {"vectors": self.vectors}
+        yield "codes.arrow", {"codes": codes, "basis": basis, "measured": constants}
+        yield "rows.arrow", {"row_ptr": self.row_ptr, "row_id": self.row_id}
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "EmbeddingDocuments":
+    def load(cls, kind: str, stored: Mapping[str, Stored]) -> "EmbeddingDocuments":
         """Open the vectors, their rows and their codes."""
-        arrays = [read_arrays(mapped_files[name]) for name in (*cls.data_files, *cls.derived_files)]
+        arrays = [read_arrays(stored[name]) for name in (*cls.data_files, *cls.derived_files)]
         return cls(kind=kind, **arrays[0], **arrays[1], **arrays[2])
 
 

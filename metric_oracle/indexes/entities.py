@@ -1,9 +1,7 @@
 """Representation of RaTEScore: distinct lists of entities, each with a type and a vector; a vector is stored once."""
 
-import mmap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -13,7 +11,7 @@ from metric_oracle.corpora.entities import EntityTable
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, numbered_anew, places_of_lists
-from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
+from metric_oracle.indexes.store import Columns, Stored, check_ids, check_offsets, read_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels._build import distinct_lists
 from metric_oracle.records import Metric
@@ -91,14 +89,14 @@ class EntityDocuments(Documents):
         kinds, vectors = self.item(document)
         return kinds.tobytes(), vectors.tobytes()
 
-    def save(self, folder: Path) -> None:
-        """Write the lists."""
-        write_arrays(folder / "entities.arrow", self.lists._asdict())
+    def files(self) -> Iterator[tuple[str, Columns]]:
+        """Yield the lists."""
+        yield "entities.arrow", self.lists._asdict()
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "EntityDocuments":
+    def load(cls, kind: str, stored: Mapping[str, Stored]) -> "EntityDocuments":
         """Open the lists."""
-        lists = EntityLists(**read_arrays(mapped_files["entities.arrow"]))
+        lists = EntityLists(**read_arrays(stored["entities.arrow"]))
         check_offsets(lists.ptr, lists.entity)
         check_ids(lists.entity, len(lists.vectors))
         return cls(lists)

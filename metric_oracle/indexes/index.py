@@ -5,12 +5,12 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from annotated_doc import Doc
 
-from metric_oracle.base import choices
 from metric_oracle.base.arguments import check_one_of
 from metric_oracle.base.errors import DamagedIndexError, InputError, MetricOracleError, option
 from metric_oracle.base.shown import html_table
@@ -43,6 +43,7 @@ class Index:
     Attributes
     ----------
     folder : Path
+        ``Path("memory")`` for an index in memory, which is in no folder.
     manifest : dict
     first_row : int
         Row of its first report in the whole corpus; above 0 for shards of a set.
@@ -51,9 +52,13 @@ class Index:
     first_row = 0
 
     def __init__(self, folder: Path) -> None:
+        self._of_files(folder, IndexFiles(folder))
+
+    def _of_files(self, folder: Path, files: Any) -> None:
+        """Set the fields of an index that has these files: `IndexFiles`, or those of an index in memory."""
         self.folder = folder
-        self._files = IndexFiles(folder)
-        self.manifest = self._files.manifest
+        self._files = files
+        self.manifest = files.manifest
         self._opened: dict[str, Any] = {}
         self._combined: dict[tuple[str, ...], Any] = {}  # by the names of the representations
         self._counted: Index | None = None
@@ -298,5 +303,12 @@ def open_index(path: str | Path) -> Index:
     return Index(Path(path))
 
 
-# An index as users give it.
-AnyIndex: TypeAlias = choices.IndexFolder | Index
+# An index as users give it, or reports in its place; `retrieval.given_index.corpus_of` returns the index.
+AnyIndex: TypeAlias = Annotated[
+    Any,
+    Doc(
+        "Index or shard set of the corpus: a folder that [`build_index`][metric_oracle.build_index] wrote. In Python "
+        "also an opened index, or reports: a list of texts, a frame, a file or what [`reports`][metric_oracle.reports] "
+        "returns. Of reports an index in memory is built, with what this call reads."
+    ),
+]

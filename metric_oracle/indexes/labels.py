@@ -4,10 +4,8 @@ SRR-BERT (Delbrouck et al., ACL 2025) labels sentences with findings and their s
 report has the labels of its sentences. Such sets are compared like graphs without relations: a label is an entity.
 """
 
-import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,7 +15,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, numbered_anew
 from metric_oracle.indexes.radgraph import GraphIndex, build_graphs
-from metric_oracle.indexes.store import read_arrays, write_arrays
+from metric_oracle.indexes.store import Columns, Stored, read_arrays
 from metric_oracle.indexes.vectors import VectorDocuments, distinct_rows, flat_index, in_order_of_use
 from metric_oracle.kernels.chexbert_labels.cpu import LabelVectors
 from metric_oracle.kernels.cosine.codes import unit_vectors
@@ -87,15 +85,15 @@ class LabelDocuments(VectorDocuments):
         directions[is_nonzero] = unit_vectors(self.vectors[is_nonzero])
         return flat_index(directions)
 
-    def save(self, folder: Path) -> None:
-        """Write the vectors, their rows and `meaning`."""
+    def files(self) -> Iterator[tuple[str, Columns]]:
+        """Yield the vectors, their rows and `meaning`."""
         arrays = {"vectors": self.vectors, "row_ptr": self.row_ptr, "row_id": self.row_id}
-        write_arrays(folder / "labels.arrow", {**arrays, self.setting: [self.meaning]})
+        yield "labels.arrow", {**arrays, self.setting: [self.meaning]}
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "LabelDocuments":
+    def load(cls, kind: str, stored: Mapping[str, Stored]) -> "LabelDocuments":
         """Open the vectors, their rows and `meaning`."""
-        columns = read_arrays(mapped_files["labels.arrow"])
+        columns = read_arrays(stored["labels.arrow"])
         meaning = columns.pop(cls.setting)[0]
         return cls(meaning=meaning, **columns)
 

@@ -35,7 +35,7 @@ def describe(folder: Path, sums: Mapping[str, str], data_names: Iterable[str] = 
     """
     files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sums[name]} for name in sums}
     for name in data_names:
-        files[name]["content"] = hash_content(folder / name)
+        files[name]["content"] = hash_content(map_file(folder / name))
     return files
 
 
@@ -47,10 +47,15 @@ def fingerprint(content: dict[str, Any]) -> str:
     return checksum({name: entry["content"] for name, entry in content["files"].items() if "content" in entry})
 
 
-def write_manifest(folder: Path, content: dict[str, Any], **notes: str) -> None:
-    """Write the manifest of an index: its content with a checksum, and `notes`, which the checksum does not cover."""
+def made_manifest(content: dict[str, Any], **notes: str) -> dict[str, Any]:
+    """Return the manifest of an index: its content with a checksum, and `notes`, which the checksum does not cover."""
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "fingerprint": fingerprint(content)}
-    write_json(folder / NAME, {**head, **notes, "checksum": checksum(content), "content": content})
+    return {**head, **notes, "checksum": checksum(content), "content": content}
+
+
+def write_manifest(folder: Path, content: dict[str, Any], **notes: str) -> None:
+    """Write the manifest of an index, see `made_manifest`."""
+    write_json(folder / NAME, made_manifest(content, **notes))
 
 
 def check_name(folder: Path, argument: str) -> None:

@@ -4,10 +4,9 @@ A feature is a pair of an n-gram and an occurrence: the first and the second "no
 number of clipped n-gram matches of two texts is then the size of a set intersection.
 """
 
-import mmap
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, partial
 from itertools import count, repeat
@@ -33,7 +32,7 @@ from metric_oracle.indexes.features import (
     too_many_features,
 )
 from metric_oracle.indexes.lists import distinct_in_order, group_rows, offsets_of, places_of_lists, ranks_of
-from metric_oracle.indexes.store import BATCH, Strings, check_ids, check_offsets, read_arrays, release, write_arrays
+from metric_oracle.indexes.store import BATCH, Columns, Stored, Strings, check_ids, check_offsets, read_arrays, release
 from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, renumber, reorder
 from metric_oracle.kernels._overlap import Features, SequenceBatch, SequenceCorpus
 from metric_oracle.kernels._tokens import BLANK, FIRST, PART, split_tokens
@@ -202,15 +201,15 @@ class NgramIndex(FeatureDocuments):
             return build_ngrams(kind, texts, text_of_row, reports.scratch)
         return build_ngrams(kind, texts, text_of_row, max_order=max(map(_order_of, readers)), is_searched=False)
 
-    def save(self, folder: Path) -> None:
-        """Write all arrays into one file."""
+    def files(self) -> Iterator[tuple[str, Columns]]:
+        """Yield all arrays as one file."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("kind", "features")}
-        write_arrays(folder / "features.arrow", {**self.features._asdict(), **arrays})
+        yield "features.arrow", {**self.features._asdict(), **arrays}
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "NgramIndex":
+    def load(cls, kind: str, stored: Mapping[str, Stored]) -> "NgramIndex":
         """Open the arrays."""
-        columns = read_arrays(mapped_files["features.arrow"])
+        columns = read_arrays(stored["features.arrow"])
         opened = cls(kind=kind, features=load_features(columns), **columns)
         check_offsets(opened.sequence_ptr, opened.sequence)
         check_offsets(opened.gram_ptr, opened.gram_key)

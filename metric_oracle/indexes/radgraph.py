@@ -12,12 +12,10 @@ Tokens are compared as the model wrote them. The radgraph package did so in its 
 commit b5ab8d0, merged in July 2026 under the same version number, it lower-cases all tokens; see `LowerCaseIndex`.
 """
 
-import mmap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -42,7 +40,7 @@ from metric_oracle.indexes.features import (
 )
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
 from metric_oracle.indexes.lists import distinct_in_order, group_rows, numbered_anew, offsets_of, ranks_of
-from metric_oracle.indexes.store import Strings, check_ids, check_offsets, read_arrays, write_arrays
+from metric_oracle.indexes.store import Columns, Stored, Strings, check_ids, check_offsets, read_arrays
 from metric_oracle.kernels._build import distinct_lists, reorder
 from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
 from metric_oracle.records import Metric
@@ -229,18 +227,18 @@ class GraphIndex(FeatureDocuments):
         """Return the number of relations left out, and the label schema."""
         return {"dangling_relations": self.n_dangling, "schema": self.schema}
 
-    def save(self, folder: Path) -> None:
-        """Write the features, their keys and vocabularies, and the posting lists apart, which follow from them."""
+    def files(self) -> Iterator[tuple[str, Columns]]:
+        """Yield the features, their keys and vocabularies, and the posting lists apart, which follow from them."""
         features = self.features._asdict()
         postings = {name: features.pop(name) for name in ("post_ptr", "post_unit", "skip_slot", "skip")}
         arrays = {name: getattr(self, name) for name in ("tokens", "labels", "relation_types", "keys", "family_ptr")}
-        write_arrays(folder / "graphs.arrow", {**features, **arrays, "schema": [self.schema]})
-        write_arrays(folder / "postings.arrow", postings)
+        yield "graphs.arrow", {**features, **arrays, "schema": [self.schema]}
+        yield "postings.arrow", postings
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "GraphIndex":
+    def load(cls, kind: str, stored: Mapping[str, Stored]) -> "GraphIndex":
         """Open the features, their keys and vocabularies, and the posting lists."""
-        columns = read_arrays(mapped_files["graphs.arrow"]) | read_arrays(mapped_files["postings.arrow"])
+        columns = read_arrays(stored["graphs.arrow"]) | read_arrays(stored["postings.arrow"])
         opened = cls(features=load_features(columns), schema=columns.pop("schema")[0], **columns)
         check_offsets(opened.family_ptr, opened.keys)
         opened._check_keys()

@@ -6,11 +6,9 @@ which change neither a greatest cosine nor a mean. A report without sentences is
 nothing.
 """
 
-import mmap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +17,7 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows, numbered_anew, offsets_of, ranks_of
-from metric_oracle.indexes.store import check_ids, check_offsets, read_arrays, write_arrays
+from metric_oracle.indexes.store import Columns, Stored, check_ids, check_offsets, read_arrays
 from metric_oracle.indexes.tokens import TokenDocuments
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels._build import distinct_lists
@@ -123,17 +121,17 @@ class SentenceDocuments(TokenDocuments):
         """Return the number of sentences of the distinct sets, and the width of their vectors."""
         return {"sentences": len(self.states) - COPIES * (len(self.ptr) - 1), "width": self.states.shape[1]}
 
-    def save(self, folder: Path) -> None:
-        """Write the vectors and their rows, and the data of the bounds apart."""
+    def files(self) -> Iterator[tuple[str, Columns]]:
+        """Yield the vectors and their rows, and the data of the bounds apart."""
         arrays = {"vectors": self.states, "ptr": self.ptr, "row_ptr": self.row_ptr, "row_id": self.row_id}
-        write_arrays(folder / "sentences.arrow", arrays)
+        yield "sentences.arrow", arrays
         assert self.screens is not None
-        write_arrays(folder / "screen.arrow", self.screens)
+        yield "screen.arrow", self.screens
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "SentenceDocuments":
+    def load(cls, kind: str, stored: Mapping[str, Stored]) -> "SentenceDocuments":
         """Open the vectors, their rows and the data of the bounds."""
-        arrays, screens = (read_arrays(mapped_files[name]) for name in (*cls.data_files, *cls.derived_files))
+        arrays, screens = (read_arrays(stored[name]) for name in (*cls.data_files, *cls.derived_files))
         vectors = arrays.pop("vectors")
         check_offsets(arrays["ptr"], vectors)
         check_ids(screens["cell"], len(screens["centers"]))

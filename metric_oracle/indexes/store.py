@@ -1,4 +1,4 @@
-"""Write arrays and strings to Arrow IPC files, and read them back memory-mapped.
+"""Write arrays and strings to Arrow IPC files, on disk or in memory, and read them back without a copy.
 
 Arrays of different lengths share a file: the file is a table with one row, whose cells are lists. So a representation
 is one file, and its arrays reach the kernels without a copy. Numeric arrays begin at multiples of `ALIGNMENT` bytes.
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, overload
+from typing import IO, Any, TypeAlias, overload
 from weakref import WeakSet
 
 import numpy as np
@@ -33,6 +33,8 @@ _TEXT, _NUMBER = pa.large_string(), pa.int64()
 REPORTS = pa.schema({"row": _NUMBER, "study_id": _TEXT, "text": _TEXT, "distinct_id": _NUMBER})
 DISTINCT = pa.schema({"text": _TEXT, "first_row": _NUMBER, "multiplicity": _NUMBER})
 COLUMNS = "columns.arrow"  # file of the columns that are kept with the reports, all of them strings
+Columns: TypeAlias = Mapping[str, np.ndarray | Sequence[str]]  # of a file, by name
+Stored: TypeAlias = mmap.mmap | pa.Buffer  # the content of a file: mapped from it, or in memory
 _MAPS: WeakSet[mmap.mmap] = WeakSet()
 _LOCK = threading.Lock()  # `_MAPS` must not grow while it is copied
 
@@ -176,8 +178,21 @@ class _Pieces:
                 release()
 
 
-def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) -> None:
+def write_arrays(path: Path, columns: Columns) -> None:
     """Write arrays of any shape, with dtypes of fixed width, and strings, all by name, to one Arrow IPC file."""
+    with path.open("wb") as file:
+        _write(_Pieces(file), _one_row(columns))
+
+
+def arrays_in_memory(columns: Columns) -> pa.Buffer:
+    """Return the content of the file that `write_arrays` writes."""
+    sink = pa.BufferOutputStream()
+    _write(sink, _one_row(columns))
+    return sink.getvalue()
+
+
+def _one_row(columns: Columns) -> pa.RecordBatch:
+    """Return arrays and strings as the lists of one row; see the module."""
     arrays, fields = [], []
     for name, values in columns.items():
         if isinstance(values, np.ndarray):
@@ -190,9 +205,13 @@ def write_arrays(path: Path, columns: Mapping[str, np.ndarray | Sequence[str]]) 
         arrays.append(column)
         fields.append(pa.field(name, column.type, metadata={"shape": shape}))
     arrays, fields = _aligned(arrays, fields)
-    schema = pa.schema(fields)
-    with path.open("wb") as file, ipc.new_file(_Pieces(file), schema) as writer:
-        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    return pa.record_batch(arrays, schema=pa.schema(fields))
+
+
+def _write(sink: Any, content: pa.RecordBatch | pa.Table) -> None:
+    """Write rows as an Arrow IPC file to an open file or a stream in memory."""
+    with ipc.new_file(sink, content.schema) as writer:
+        writer.write(content)
 
 
 def _aligned(arrays: list[pa.Array], fields: list[pa.Field]) -> tuple[list[pa.Array], list[pa.Field]]:
@@ -218,12 +237,12 @@ def _aligned(arrays: list[pa.Array], fields: list[pa.Field]) -> tuple[list[pa.Ar
     return all_arrays + [arrays[i] for i in strings], all_fields
 
 
-def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
-    """Return the columns of `write_arrays` by name: read-only views of the mapped file, strings as `Strings`.
+def read_arrays(stored: Stored) -> dict[str, Any]:
+    """Return the columns of `write_arrays` by name: read-only views of the file, strings as `Strings`.
 
     Raise ArrowInvalid or ValueError if the file is damaged.
     """
-    batch = ipc.open_file(pa.py_buffer(mapped)).get_batch(0)
+    batch = ipc.open_file(pa.py_buffer(stored)).get_batch(0)
     batch.validate()
     columns: dict[str, Any] = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
@@ -243,16 +262,23 @@ def read_arrays(mapped: mmap.mmap) -> dict[str, Any]:
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write a table to an Arrow IPC file; one that is there is overwritten."""
-    with path.open("wb") as file, ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
+    with path.open("wb") as file:
+        _write(file, table)
 
 
-def read_table(mapped: mmap.mmap, schema: pa.Schema) -> pa.Table:
-    """Return the table of a mapped Arrow IPC file as a view; raise ValueError unless it has the columns of `schema`.
+def table_in_memory(table: pa.Table) -> pa.Buffer:
+    """Return the content of the file that `write_table` writes."""
+    sink = pa.BufferOutputStream()
+    _write(sink, table)
+    return sink.getvalue()
+
+
+def read_table(stored: Stored, schema: pa.Schema) -> pa.Table:
+    """Return the table of an Arrow IPC file as a view; raise ValueError unless it has the columns of `schema`.
 
     That strings are valid UTF-8 is not checked.
     """
-    table = ipc.open_file(pa.py_buffer(mapped)).read_all()
+    table = ipc.open_file(pa.py_buffer(stored)).read_all()
     table.validate()
     if table.schema != schema:
         msg = "a table of other columns"
@@ -296,21 +322,16 @@ def hash_strings(strings: pa.ChunkedArray) -> bytes:
     return sealed.hash_strings(strings, release)
 
 
-def hash_content(path: Path) -> str:
-    """Return a SHA-256 of the content of a file, in hexadecimal.
+def hash_content(stored: Stored) -> str:
+    """Return a SHA-256 of the content of an Arrow file of this module, in hexadecimal.
 
-    For Arrow files of this module it covers names, shapes and values, but not the layout that Arrow chose. For any
-    other file it covers the bytes.
+    It covers names, shapes and values, but not the layout that Arrow chose.
     """
-    mapped = map_file(path)
     hasher = hashlib.sha256()
-    if path.suffix != ".arrow":
-        _update(hasher, np.frombuffer(mapped, np.uint8))
-        return hasher.hexdigest()
-    if any(field.metadata for field in ipc.open_file(pa.py_buffer(mapped)).schema):
-        columns = read_arrays(mapped)
+    if any(field.metadata for field in ipc.open_file(pa.py_buffer(stored)).schema):
+        columns = read_arrays(stored)
     else:
-        table = ipc.open_file(pa.py_buffer(mapped)).read_all()
+        table = ipc.open_file(pa.py_buffer(stored)).read_all()
         columns = {
             field.name: Strings(column) if field.type == pa.large_string() else column.to_numpy()
             for field, column in zip(table.schema, table.columns, strict=True)

@@ -1,10 +1,8 @@
 """Representation of Temporal F1: the set of keywords of change in each text, one bit per keyword."""
 
-import mmap
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +11,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.ngrams import Span, lowered_with_places
-from metric_oracle.indexes.store import read_arrays, write_arrays
+from metric_oracle.indexes.store import Columns, Stored, read_arrays
 from metric_oracle.kernels.temporal.cpu import Masks
 from metric_oracle.records import Metric
 
@@ -119,12 +117,11 @@ class KeywordDocuments(Documents):
         """Return the keywords of a document."""
         return frozenset(word for word, bit in _BIT.items() if self.masks[document] & bit)
 
-    def save(self, folder: Path) -> None:
-        """Write the masks and their rows."""
-        arrays = {"masks": self.masks, "row_ptr": self.row_ptr, "row_id": self.row_id}
-        write_arrays(folder / "masks.arrow", arrays)
+    def files(self) -> Iterator[tuple[str, Columns]]:
+        """Yield the masks and their rows."""
+        yield "masks.arrow", {"masks": self.masks, "row_ptr": self.row_ptr, "row_id": self.row_id}
 
     @classmethod
-    def load(cls, kind: str, mapped_files: Mapping[str, mmap.mmap]) -> "KeywordDocuments":
+    def load(cls, kind: str, stored: Mapping[str, Stored]) -> "KeywordDocuments":
         """Open the masks and their rows."""
-        return cls(**read_arrays(mapped_files["masks.arrow"]))
+        return cls(**read_arrays(stored["masks.arrow"]))
