@@ -78,6 +78,7 @@ class AttachedReports:
     _loaded: dict[tuple[str | None, tuple[str, ...]], Reports] = field(default_factory=dict)
     _written: dict[str | None, Reports] = field(default_factory=dict)  # predictions that were read
     _told: set[str] = field(default_factory=set)
+    _indexes: dict[Any, Index] = field(default_factory=dict)  # in memory, see `retrieval.given_index`
 
     def __repr__(self) -> str:
         attached = ", ".join({**self.sources, **self.of_encoder}) or "nothing else"
@@ -215,7 +216,7 @@ class AttachedReports:
 
     def read_as(self, **options: Any) -> "AttachedReports":
         """Return the same reports, to be read with further options of `Read`."""
-        return replace(self, options=replace(self.options, **options), _loaded={}, _written={})
+        return replace(self, options=replace(self.options, **options), _loaded={}, _written={}, _indexes={})
 
     def column_names(self) -> list[str]:
         """Return the names of the columns that a table of these reports has, or that a prepared folder keeps."""

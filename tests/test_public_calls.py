@@ -156,11 +156,7 @@ def index(tmp_path_factory):
 
 TEXTS = ["no effusion", "clear"]
 CALLS = {
-    "index and queries swapped": (
-        lambda i: mo.retrieve(TEXTS, i, "bleu"),
-        "index must be a path or an Index; got a list of",
-    ),
-    "no index": (lambda i: mo.retrieve(None, TEXTS, "bleu"), "index must be a path or an Index; got None"),
+    "no index": (lambda i: mo.retrieve(None, TEXTS, "bleu"), "index must be an index or reports; got None"),
     "no queries": (lambda i: mo.retrieve(i, None, "bleu"), "reports must be a path, texts, .*; got NoneType"),
     "queries that are none": (lambda i: mo.expectation(i, Foreign(), "bleu"), "reports must be .*; got .*Foreign"),
     "results as queries": (lambda i: mo.retrieve(i, mo.retrieve(i, TEXTS, "bleu"), "bleu"), "reports must be a path"),

@@ -34,10 +34,11 @@ from metric_oracle.findings.printed_tables import PaperTable, pivot, plain
 from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.findings.views import one_line
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.shards import opened, section_of
+from metric_oracle.indexes.shards import section_of
 from metric_oracle.metrics import METRICS
 from metric_oracle.reading import Given, say_columns_apart
 from metric_oracle.retrieval.building import build_index
+from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.scoring import score
 from metric_oracle.sides import Nouns, Sides
@@ -285,11 +286,12 @@ _OF_SETS = Nouns(prediction="set {shown}", may_have_more=True)
 @called("overlap")
 def overlap(
     corpus: Annotated[
-        str | Path | Index,
+        Any,
         Doc(
             "Index or shard set of the training reports: a folder that [`build_index`][metric_oracle.build_index] "
-            "wrote, with rouge-l and bleu-2. Columns that it keeps and the references have, too, such as subject_id, "
-            "get a line each: the share of reports whose value a training report has."
+            "wrote, with rouge-l and bleu-2; in Python also an opened index, or reports in its place. Columns that an "
+            "index keeps and the references have, too, such as subject_id, get a line each: the share of reports whose "
+            "value a training report has."
         ),
         Flag(metavar="INDEX"),
     ],
@@ -348,9 +350,10 @@ def overlap(
     """
     resamples = n_resamples(resamples)
     step = silent if progress is None else progress
-    index = opened(corpus)
-    for name in NEAR:
-        index.check_holds(METRICS[name])
+    near = [METRICS[name] for name in NEAR]
+    index = corpus_of(corpus, near, progress)
+    for metric in near:
+        index.check_holds(metric)
     if not sets and references is None:
         raise InputError("there must be a set of reports; got none.", "Name the reports of a model, or references.")
     if HUMAN in sets and references is not None:

@@ -195,7 +195,7 @@ def mine(
     if given.runner is not None:
         step = f"Leave {option('part')} or {option('runner')} out."
         check_left_out({"part": given.part}, "with a runner", step, got="both")
-    planned = plan(index, metric, replace(given, exclude=("self", *filter(None, exclude)), part=None))
+    planned = plan(index, metric, replace(given, exclude=("self", *filter(None, exclude)), part=None), progress)
     check_selection(selection, planned.options.k)
     # Anchors are searched in blocks.
     check_alone("metric", of_order(planned.metric), planned.options.idf, "mining")

@@ -23,9 +23,10 @@ from metric_oracle.base.shown import OneLine
 from metric_oracle.corpora.texts import folded
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.indexes.shards import opened
 from metric_oracle.indexes.store import to_arrow, to_numpy
 from metric_oracle.mining.mined_files import MinedFile
+from metric_oracle.retrieval.given_index import corpus_of
+from metric_oracle.retrieval.verification import recorded_metric
 
 TREC = "trec"
 _WITH_NEGATIVES = ("triplet", "labeled-list")  # shapes that mean nothing without negatives
@@ -87,8 +88,9 @@ def pairs(
         AnyIndex | None,
         Doc(
             "Index that [`mine`][metric_oracle.mine] searched: a folder that "
-            "[`build_index`][metric_oracle.build_index] wrote. The texts of the pairs are read from it. Needed if they "
-            "were written without texts, which is the default."
+            "[`build_index`][metric_oracle.build_index] wrote; in Python also an opened index, or the reports in its "
+            "place. The texts of the pairs are read from it. Needed if they were written without texts, which is the "
+            "default."
         ),
         Flag(metavar="INDEX"),
     ] = None,
@@ -125,7 +127,9 @@ def pairs(
     if shape in _WITH_NEGATIVES:
         check_given("negatives", negatives, f"for the shape {shape}", "Mine them first.")
     sides = [MinedFile(Path(file), name) for file, name in ((positives, "positives"), (negatives, "negatives")) if file]
-    corpus = None if index is None else opened(index)
+    mined = sides[0].signature
+    searched = map(recorded_metric, [mined])
+    corpus = None if index is None else corpus_of(index, searched, progress, exclude=mined.get("exclude", ()))
     fingerprints = [side.signature["index"] for side in sides] + ([] if corpus is None else [corpus.fingerprint])
     if len(set(fingerprints)) > 1:
         raise InputError(

@@ -342,9 +342,8 @@ def baseline(
 
     Examples
     --------
-    >>> import metric_oracle as mo, tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> index = mo.build_index(["no acute process", "small effusion"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> import metric_oracle as mo
+    >>> index = mo.build_index(["no acute process", "small effusion"], metrics="rouge-l")
     >>> mo.baseline(index, ["small effusion"], "identity", "rouge-l").table["score"].to_pylist()
     [1.0]
     """
@@ -353,6 +352,6 @@ def baseline(
     check_left_out(own, f"for kind {kind!r}", allowed=choices.OF_BASELINES.get(kind, ()))
     if kind == "nearest":
         check_image_vectors(own)
-    plan = plan_scores(index, metric, options or DEFAULTS)
+    plan = plan_scores(index, metric, options or DEFAULTS, progress)
     own |= image_vectors(own)
     return KINDS[kind](plan, loaded(queries, plan.index, progress, metrics=[plan.metric]), **own)

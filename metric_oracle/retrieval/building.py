@@ -24,18 +24,12 @@ from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
-from metric_oracle.metrics import METRICS, get_metric, names_of
-from metric_oracle.reading import Given, attached, say_wordless
+from metric_oracle.metrics import get_metric, names_of
+from metric_oracle.reading import Given, attached
+from metric_oracle.retrieval.given_index import STATES, described, states_of, with_sources
 from metric_oracle.retrieval.plan import open_runner
 from metric_oracle.sources.attaching import attach_sources, is_model, piece_of, read_sources
 from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
-
-STATES = ("missing", "empty", "tokenless")
-
-
-def states_of(reports: Reports) -> dict[str, int]:
-    """Return how many reports are missing, empty and without a token, by the names `STATES`."""
-    return {name: reports.counts.get(name, 0) for name in STATES}
 
 
 def may_stream(reports: Any, read: Read) -> bool:
@@ -207,13 +201,13 @@ def build_index(
         ),
     ],
     out: Annotated[
-        str | Path,
+        str | Path | None,
         Doc(
             "Folder to write. It must not exist yet, unless it is a set of shards that the same call began and now "
-            "goes on with."
+            "goes on with. By default, in Python alone, the index is in memory."
         ),
         choices.OUT,
-    ],
+    ] = None,
     *,
     metrics: Annotated[
         str | Sequence[str] | None,
@@ -255,7 +249,8 @@ def build_index(
     """Build the index of a corpus of reports, which searches read.
 
     An interrupted build resumes when the same call is made again. With `shard_rows` the corpus becomes a set of shards;
-    several processes that make the same call share the work.
+    several processes that make the same call share the work. An index in memory gives the same answers and has the
+    fingerprint of one in a folder; it is gone with the process.
 
     Returns
     -------
@@ -280,8 +275,12 @@ def build_index(
     >>> index = mo.build_index(["no acute process", "small effusion"], f"{folder}/INDEX", metrics="bleu")
     >>> index.n_reports
     2
+    >>> in_memory = mo.build_index(["no acute process", "small effusion"], metrics="bleu")
+    >>> in_memory.fingerprint == index.fingerprint
+    True
     """
     from metric_oracle.indexes import build
+    from metric_oracle.indexes.held import index_in_memory
     from metric_oracle.indexes.store import Strings
 
     given = attached(reports)
@@ -292,9 +291,11 @@ def build_index(
         step = f"Add {option('encoder', 'NAME')} or a folder."
         check_given("encoder", given.of_encoder or None, f"with {option('max_memory')}", step)
     where = open_runner(runner, address, num_gpus)
-    if shard_rows is None:
+    if shard_rows is not None:
+        check_given("out", out, f"with {option('shard_rows')}", "Name a folder: a set of shards is on the disk.")
+    elif out is not None:
         check_new_folder("out", Path(out))
-    if shard_rows is not None and may_stream(given.data, given.options):
+    if shard_rows is not None and out is not None and may_stream(given.data, given.options):
         of_encoder = {**given.of_encoder, **given_of({"max_memory": max_memory, "progress": progress})}
         opening = {**of_encoder, **given_of(given.models, ("device", "tell"))} if given.of_encoder else {}
         return build_streamed(
@@ -324,13 +325,12 @@ def build_index(
     listener = given.models.get("tell")
     if listener is not None or corpus.words or corpus.marks or corpus.chosen:  # what is left out stands in the index
         say(f"reports: {corpus.source}", listener)
-    opened_encoder = given.open_encoder(progress, **given_of({"max_memory": max_memory}))
-    indexed = [get_metric(name) for name in names] if names else [METRICS["rouge-l"], METRICS["jaccard:1"]]
-    say_wordless(indexed, {"reports": corpus.texts}, listener)
-    inputs = attach_sources(corpus, opened_encoder=opened_encoder, **given.models, **given.sources)
-    if shard_rows is not None:
+    inputs = with_sources(given, corpus, names, progress, max_memory)
+    if shard_rows is not None and out is not None:
         return build_cut(inputs, corpus, out, shard_rows, given.sources, names, progress)
     inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))
-    described: dict[str, Any] = {"source": corpus.source, "states": states_of(corpus), "section": corpus.known_section}
+    noted = described(corpus)
     del corpus  # lists of strings take three times the memory of Arrow's
-    return build.build_index(inputs, out, metrics=names, **described, progress=progress)
+    if out is None:
+        return index_in_memory(inputs, metrics=names, **noted, progress=progress)
+    return build.build_index(inputs, out, metrics=names, **noted, progress=progress)

@@ -5,21 +5,21 @@ A judge scores a pool alone, because no bound skips a pair of it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from metric_oracle.base.arguments import check_in_range, check_left_out
 from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.shards import open_index
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.metrics import find_metric
 from metric_oracle.records import COMPOSITE
 from metric_oracle.retrieval.baselines import drawn_rows
+from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.plan import Plan, plan
+from metric_oracle.retrieval.plan import Plan, asked, plan
 from metric_oracle.retrieval.pooled import RANDOM
 from metric_oracle.retrieval.result_table import n_scorable
 
@@ -135,13 +135,14 @@ def _joined(lists: Sequence[np.ndarray], drawn: np.ndarray) -> PoolRows:
 
 
 def planned_pool(
-    index: str | Path | Index,
+    index: AnyIndex,
     pool: str,
     options: SearchOptions,
     *,
     seed: int = 0,
     audit: int = 0,
     recall: float | None = None,
+    progress: Progress | None = None,
 ) -> Pool:
     """Return the pool that the arguments of `rerank` describe, with its searches planned.
 
@@ -155,8 +156,9 @@ def planned_pool(
         options.check_used(
             ("k", "text", "threads"), "a pool that is the whole corpus" if draws is None else "a pool without lists"
         )
-    searches = [plan(index, name, _options_of(name, sizes, options)) for name in sizes]
-    opened = searches[0].index if searches else index if isinstance(index, Index) else open_index(index)
+    of_lists = {name: _options_of(name, sizes, options) for name in sizes}
+    opened = corpus_of(index, [asked(name, own)[0] for name, own in of_lists.items()], progress)
+    searches = [plan(opened, name, own) for name, own in of_lists.items()]
     for search, size in zip(searches, sizes.values(), strict=True):
         n_rows = n_scorable(opened, search.metric)
         if size is not None and not 1 <= size <= n_rows:

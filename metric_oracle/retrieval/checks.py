@@ -43,7 +43,7 @@ def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metri
         return index
     kind = "bertscore"
     made = [one.content["representations"].get(kind, {}).get("encoder", {}) for one in (index, corpus)]
-    if _counts(idf) and any(made[0].get(name) != made[1].get(name) for name in ("sha256", "layer", "compute")):
+    if counts(idf) and any(made[0].get(name) != made[1].get(name) for name in ("sha256", "layer", "compute")):
         raise InputError(
             "encoder",
             f"must be the one of the index whose frequencies count, {made[1].get('model')}",
@@ -56,7 +56,7 @@ def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metri
 def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> None:
     """Raise InputError if a metric or `idf` needs the document frequencies of a corpus that is None or lacks them."""
     counting = [(f"metric {record.name!r}", record) for record in records if record.counts_corpus]
-    if _counts(idf):
+    if counts(idf):
         counting.append(("idf 'corpus'", get_metric("bertscore")))
     for what, record in counting:
         where = f"for {what}, which counts the documents of a corpus"
@@ -64,7 +64,7 @@ def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> 
         check_given("index", corpus, where, step, got="none").check_holds(record)
 
 
-def _counts(idf: Any) -> bool:
+def counts(idf: Any) -> bool:
     """Return whether `idf`, of `SearchOptions`, is "corpus": BERTScore's token weights come from a corpus."""
     return isinstance(idf, str | Path) and str(idf) == "corpus"
 
@@ -91,7 +91,7 @@ def counted_entry(record: Metric, idf: Any, fingerprint: Any) -> dict[str, str]:
 
     `fingerprint` is that of the corpus.
     """
-    return {"frequencies": str(fingerprint)} if record.counts_corpus or _counts(idf) else {}
+    return {"frequencies": str(fingerprint)} if record.counts_corpus or counts(idf) else {}
 
 
 def section_entry(index: Index, queries: Reports) -> dict[str, str]:

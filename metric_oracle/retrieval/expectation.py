@@ -30,13 +30,14 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.indexes.shards import opened
 from metric_oracle.judges.given import GivenJudge, one_judge, parted
 from metric_oracle.judges.judge import Judge
+from metric_oracle.metrics import get_metric
 from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.retrieval.baselines import DRAWS, SEED, drawn_rows
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.controlled import controlled_means
+from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan_scores
 from metric_oracle.retrieval.pool import n_threads, run_blocks
@@ -464,9 +465,8 @@ def expectation(
 
     Examples
     --------
-    >>> import metric_oracle as mo, tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> index = mo.build_index(["small effusion", "clear"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> import metric_oracle as mo
+    >>> index = mo.build_index(["small effusion", "clear"], metrics="rouge-l")
     >>> mo.expectation(index, ["small effusion"], "rouge-l").table["mean"].to_pylist()
     [0.5]
     """
@@ -478,11 +478,11 @@ def expectation(
         if names is None or len(names) != 1:
             got = len(names or ())
             raise InputError("metric", "must be a single one", got, "Run the command once for each metric.")
-        plan = plan_scores(index, names[0], options or DEFAULTS)
+        plan = plan_scores(index, names[0], options or DEFAULTS, progress)
         asked = loaded(queries, plan.index, progress, metrics=[plan.metric])
         return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)
     with given.opened() as judge:
-        corpus = opened(index)
+        corpus = corpus_of(index, map(get_metric, names or ()), progress)
         plans = [plan_scores(corpus, name, options or DEFAULTS) for name in names or ()]
         asked = loaded(queries, corpus, progress, metrics=[plan.metric for plan in plans])
         return judged_expectation(

@@ -7,7 +7,6 @@ candidate and one column per reference; a *cell* is one entry of it.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,16 @@ import numpy as np
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import are_columns
-from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.lists import documents_of_rows, offsets_of
 from metric_oracle.indexes.memory import MemoryIndex
-from metric_oracle.indexes.shards import opened
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
+from metric_oracle.retrieval.given_index import counted_of
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_scores import complete_pairs, places_of
 from metric_oracle.retrieval.pool import n_threads, run_blocks
@@ -304,7 +303,7 @@ def pairwise(
     metric: str,
     references: Given | None = None,
     *,
-    index: str | Path | Index | None = None,
+    index: AnyIndex | None = None,
     options: SearchOptions | None = None,
 ) -> np.ndarray | list[np.ndarray] | dict[str, np.ndarray]:
     """Score every candidate of a group with every reference of that group, exactly.
@@ -321,7 +320,7 @@ def pairwise(
     references : same as `groups`, optional
         As many groups; of dicts, those with the same id belong together. By default the candidates of a group are
         compared with one another. A model or an encoder that is attached here serves both sides.
-    index : path or Index, optional
+    index : path, Index or reports, optional
         Corpus whose document frequencies count, see [`score`][metric_oracle.score].
     options : SearchOptions, optional
         `idf` and `rescale` of BERTScore, and `threads`.
@@ -366,7 +365,7 @@ def pairwise(
             np.array([len(inputs.ids)]) if side.sizes is None else side.sizes
             for side, inputs in ((truth, truth_inputs), (candidates, written))
         )
-        counted = None if index is None else opened(index)
+        counted = counted_of(index, [record], options.idf)
         matrices = score_groups(truth_inputs, written, (n_references, n_candidates), record, options, counted)
     if candidates.keys is None:
         return matrices[0]

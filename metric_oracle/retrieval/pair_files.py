@@ -114,7 +114,7 @@ def pool(
     if names:
         raise InputError("metric", "must be a judge", shown(*names), "Name a judge of oracle.toml, or leave it out.")
     known = set[str]() if given is None else given.known_pairs()
-    planned = planned_pool(index, pool, chosen(options), seed=seed)
+    planned = planned_pool(index, pool, chosen(options), seed=seed, progress=progress)
     reports = loaded(queries, planned.index, progress)
     check_section(reports, planned.index)
     nothing = np.empty(0, np.int64)

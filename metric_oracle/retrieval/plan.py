@@ -1,7 +1,6 @@
 """The plan of a search or of scores: metric, index and options, checked once and before any test report is read."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.indexes.shards import ShardSet, open_index
+from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import check_searched, get_metric
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
@@ -24,6 +23,7 @@ from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import check_exclude
+from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.kernels import check_backend, load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, chosen
 from metric_oracle.retrieval.part_files import retrieve_part, shards_of
@@ -77,8 +77,10 @@ class Plan:
         return Pairs.of(self.index, self.metric, queries, self.options.settings)
 
 
-def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> Plan:
-    """Check everything about a search that does not depend on the queries, and open the index.
+def plan(
+    index: AnyIndex, metric: str | Metric, options: SearchOptions = DEFAULTS, progress: Progress | None = None
+) -> Plan:
+    """Check everything about a search that does not depend on the queries, and open the index, see `corpus_of`.
 
     The metric is one, such as ``"bleu"``, a sum, such as ``"radgraph+chexbert:agreement"``, or ``"composite"`` with
     ``options.weights``. Arguments are checked before files are opened, the weights file and the index once each. Raise
@@ -89,26 +91,11 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
     if runner is not None:
         step = f"Leave {option('part')} or {option('runner')} out."
         check_left_out({"part": options.part}, "with a runner", step, got="both")
-    names = metric if isinstance(metric, str) and options.weights is None else ""
-    is_sum = "+" in names
-    ordered = summands(names) if is_sum else [weighed(metric, options.weights)]
-    record = ordered[0]
-    check_searched(record)
-    if options.where or is_sum:
-        conditions = parsed(options.where)
-        record = conditioned(ordered, conditions)
-        options = replace(options, where=tuple(map(str, conditions)))
-    if (options.where or is_sum) and options.backend == "cuda":
-        raise InputError(
-            "backend",
-            'must be "cpu" or "auto" for a sum of metrics and for conditions, which have no CUDA kernels',
-            "'cuda'",
-            "Leave it out.",
-        )
+    record, options = asked(metric, options)
     backend = check_backend(options.backend, record)
     if backend == "reference":
         check_left_out({"where": options.where or None}, 'with backend "reference"')
-    opened = _checked(index, record, options)
+    opened = _checked(index, record, options, progress)
     k, n_rows = options.k, n_scorable(opened, record)
     check_in_range("k", k, ge=1, le=n_rows, note=f" (reports that {record.name} can score)")
     if options.part is not None:
@@ -127,7 +114,31 @@ def plan(index: str | Path | Index, metric: str | Metric, options: SearchOptions
     return Plan(opened, record, replace(options, k=int(k), backend=backend, exclude=exclude), runner)
 
 
-def plan_scores(index: str | Path | Index, metric: str | Metric, options: SearchOptions = DEFAULTS) -> Plan:
+def asked(metric: str | Metric, options: SearchOptions) -> tuple[Metric, SearchOptions]:
+    """Return the record of the metric of a search, with its sum and its conditions; and the options, these checked.
+
+    Raise InputError if the metric, the conditions or the weights file are wrong.
+    """
+    names = metric if isinstance(metric, str) and options.weights is None else ""
+    ordered = summands(names) if "+" in names else [weighed(metric, options.weights)]
+    check_searched(ordered[0])
+    if not options.where and len(ordered) == 1:
+        return ordered[0], options
+    conditions = parsed(options.where)
+    record = conditioned(ordered, conditions)
+    if options.backend == "cuda":
+        raise InputError(
+            "backend",
+            'must be "cpu" or "auto" for a sum of metrics and for conditions, which have no CUDA kernels',
+            "'cuda'",
+            "Leave it out.",
+        )
+    return record, replace(options, where=tuple(map(str, conditions)))
+
+
+def plan_scores(
+    index: AnyIndex, metric: str | Metric, options: SearchOptions = DEFAULTS, progress: Progress | None = None
+) -> Plan:
     """Check everything about scoring chosen or all corpus reports, without a search, and open the index; see `plan`.
 
     Sums and weights files are not allowed; of the options only `text`, `threads` and those that change scores are.
@@ -135,13 +146,13 @@ def plan_scores(index: str | Path | Index, metric: str | Metric, options: Search
     options.check_used(("text", "threads", *options.settings), "scores without a search")
     record = get_metric(metric)
     check_searched(record)
-    return Plan(_checked(index, record, options), record, options)
+    return Plan(_checked(index, record, options, progress), record, options)
 
 
-def _checked(index: str | Path | Index, record: Metric, options: SearchOptions) -> Index:
+def _checked(index: AnyIndex, record: Metric, options: SearchOptions, progress: Progress | None) -> Index:
     """Return the opened index; raise InputError if the metric does not have an option, or the index not its data."""
     check_left_out(options.settings, f"for metric {record.name!r}", allowed=record.settings)
-    opened = index if isinstance(index, Index) else open_index(index)
+    opened = corpus_of(index, [record], progress, exclude=options.exclude)
     opened.check_holds(record)
     return opened
 
@@ -198,11 +209,16 @@ def retrieve(
 
     Examples
     --------
-    >>> import metric_oracle as mo, tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> index = mo.build_index(["no acute process", "small effusion"], f"{folder}/INDEX", metrics="rouge-l")
-    >>> mo.retrieve(index, ["small left effusion"], "rouge-l").table["text"].to_pylist()
+    >>> import metric_oracle as mo
+    >>> corpus, tests = ["no acute process", "small effusion"], ["small left effusion"]
+    >>> mo.retrieve(corpus, tests, "rouge-l").table["text"].to_pylist()
     ['small effusion']
+
+    For several searches, the index is built once:
+
+    >>> index = mo.build_index(corpus, metrics="rouge-l,bleu")
+    >>> [mo.retrieve(index, tests, metric).table["row"].to_pylist() for metric in ("rouge-l", "bleu")]
+    [[1], [1]]
     """
-    planned = plan(index, metric, chosen(options, k=k, backend=backend, threads=threads, text=text))
+    planned = plan(index, metric, chosen(options, k=k, backend=backend, threads=threads, text=text), progress)
     return planned.search(loaded(queries, planned.index, progress, planned.columns, [planned.metric]), progress)

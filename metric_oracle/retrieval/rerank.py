@@ -447,7 +447,7 @@ def rerank(
     >>> best.oracle.summary()
     'mean best score ...
     """
-    planned = planned_pool(index, pool, chosen(options, k=k), seed=seed, audit=audit, recall=recall)
+    planned = planned_pool(index, pool, chosen(options, k=k), seed=seed, audit=audit, recall=recall, progress=progress)
     with _opened(metric, crepe, keep, attached(queries).models.get("device")) as judge:
         reports = loaded(queries, planned.index, progress)
         return rerank_pools(planned, judge, reports, audit, recall, progress, tell)

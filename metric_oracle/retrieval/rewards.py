@@ -16,13 +16,13 @@ from metric_oracle.base.errors import InputError, called
 from metric_oracle.base.progress import say
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.texts import count_marks, is_missing, remarks
-from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.shards import opened
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.judges.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.reading import MODELS, AttachedReports
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.checks import check_alone, check_counted
+from metric_oracle.retrieval.checks import check_alone
+from metric_oracle.retrieval.given_index import counted_of
 from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.sides import Sides
@@ -39,7 +39,7 @@ KEPT = 1 << 14  # references of which a model's results are kept
 def reward(
     metric: str,
     *,
-    index: str | Path | Index | None = None,
+    index: AnyIndex | None = None,
     column: str | None = None,
     sources: Mapping[str, Any] | None = None,
 ) -> Callable[..., list[float | None]]:
@@ -50,7 +50,7 @@ def reward(
     metric : str
         Where lower is better, the reward is the score's negative, because a trainer looks for the greatest reward. A
         metric whose scores depend on the other references of a call, such as ``cider-d``, is refused.
-    index : path or Index, optional
+    index : path, Index or reports, optional
         Corpus whose document frequencies count under ``cider-d:corpus``, which needs it.
     column : str, optional
         Column of the data set that holds the references, by default ``reference`` or, where there is none,
@@ -92,7 +92,7 @@ def reward(
 def consensus_reward(
     metric: str,
     *,
-    index: str | Path | Index | None = None,
+    index: AnyIndex | None = None,
     column: str = "prompts",
     sources: Mapping[str, Any] | None = None,
 ) -> Callable[..., list[float | None]]:
@@ -105,7 +105,7 @@ def consensus_reward(
     ----------
     metric : str
         See [`reward`][metric_oracle.reward]. Where lower is better, the reward is the negative mean.
-    index : path or Index, optional
+    index : path, Index or reports, optional
         See [`reward`][metric_oracle.reward].
     column : str, default "prompts"
         What is equal for the completions of one group, and only for them: the prompts, or a column of the data set.
@@ -224,7 +224,7 @@ class Scorer:
     pair_model: PairModel | None  # model that reads reference and candidate together; None for most metrics
 
     @classmethod
-    def open(cls, metric: str, index: str | Path | Index | None, sources: Mapping[str, Any] | None) -> "Scorer":
+    def open(cls, metric: str, index: AnyIndex | None, sources: Mapping[str, Any] | None) -> "Scorer":
         """Return the scorer of a metric, with its models opened; the arguments are those of `reward`.
 
         Raise InputError if the metric is refused, or lacks a model, an encoder or a corpus.
@@ -234,8 +234,7 @@ class Scorer:
         encoder = given.get("encoder")
         record = get_metric(metric)
         check_alone("metric", record, DEFAULTS.idf, "rewards")
-        counted = None if index is None else opened(index)
-        check_counted(counted, [record], None)
+        counted = counted_of(index, [record], None)
         models = {
             source.argument: _model_of(source, given, record)
             for source in (source_of(kind) for kind in record.representations if REPRESENTATIONS[kind].is_attached)

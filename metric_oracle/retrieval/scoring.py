@@ -17,13 +17,14 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.memory import MemoryIndex
-from metric_oracle.indexes.shards import opened, section_of
+from metric_oracle.indexes.shards import section_of
 from metric_oracle.judges.given import MetricsOrJudges, opened_judges, parted
 from metric_oracle.judges.judge import Judge
 from metric_oracle.judges.pair_models import PairModel, with_pair_models
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.reading import Given
-from metric_oracle.retrieval.checks import check_counted, with_frequencies
+from metric_oracle.retrieval.checks import with_frequencies
+from metric_oracle.retrieval.given_index import counted_of
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, score_rows, with_judge
 from metric_oracle.sides import SCORED, Joined, Sides
@@ -51,10 +52,11 @@ Predictions: TypeAlias = Annotated[
     ),
 ]
 Counted: TypeAlias = Annotated[
-    str | Path | Index,
+    Any,
     Doc(
         "Index whose document frequencies the metric cider-d:corpus and `idf` corpus use, which need it: a folder that "
-        "[`build_index`][metric_oracle.build_index] wrote. Its section is the default of the references'."
+        "[`build_index`][metric_oracle.build_index] wrote; in Python also an opened index, or reports in its place. "
+        "Its section is the default of the references'."
     ),
     Flag(metavar="INDEX"),
 ]
@@ -119,8 +121,7 @@ def score(
     options.check_used(("idf", "rescale"), "scores of given reports")
     sides = Sides.of(references, {_NAME: predictions}, SCORED)
     system = system or sides.predictions[_NAME].name or _NAME
-    models, corpus = sides.models, None if index is None else opened(index)
-    check_counted(corpus, records, options.idf)
+    models, corpus = sides.models, counted_of(index, records, options.idf, progress)
     pair_models = with_pair_models(records, {} if crepe is None else open_crepe(crepe, models.get("device")))
     with opened_judges(judges) as asked:
         sides = sides.read(section_of(corpus, sides.predictions[_NAME].data))

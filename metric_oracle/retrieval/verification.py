@@ -23,7 +23,6 @@ from metric_oracle.corpora.texts import folded
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.findings.results import Results, read_results
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.indexes.shards import opened
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
@@ -32,6 +31,7 @@ from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import SAME, SELF, TEXT, of_order
+from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.result_table import most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.search import BLOCK, digest
@@ -77,7 +77,7 @@ def _verify(
             "Pass the index that they were made with.",
         )
     check_section(queries, index)
-    record = _record(signature)
+    record = recorded_metric(signature)
     k = check_in_range("k in the signature", signature.get("k"), ge=1, step="Retrieve again.")
     kind = signature.get("baseline")
     if kind is not None:
@@ -115,7 +115,7 @@ def columns_of(results: Results) -> list[str]:
     return [name for name in results.signature.get("exclude", ()) if name not in RESERVED]
 
 
-def _record(signature: Mapping[str, Any]) -> Metric:
+def recorded_metric(signature: Mapping[str, Any]) -> Metric:
     """Return the record of the metric that a signature names: a metric, a composite, a sum, or one under conditions.
 
     Raise InputError if the signature is damaged.
@@ -508,16 +508,16 @@ def verify(
 
     Examples
     --------
-    >>> import metric_oracle as mo, tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> index = mo.build_index(["small effusion", "clear"], f"{folder}/INDEX", metrics="rouge-l")
+    >>> import metric_oracle as mo
+    >>> index = mo.build_index(["small effusion", "clear"], metrics="rouge-l")
     >>> results = mo.retrieve(index, ["small effusion"], "rouge-l")
     >>> mo.verify(index, results, ["small effusion"])
     {'pairs': 1, 'queries': 1}
     """
-    index = opened(index)
     results = results if isinstance(results, Results) else read_results(results)
-    batch = loaded(queries, index, keep=columns_of(results))
+    kept = columns_of(results)
+    index = corpus_of(index, map(recorded_metric, [results.signature]), progress, exclude=kept)
+    batch = loaded(queries, index, keep=kept)
     read = baselines.image_vectors({"corpus_vectors": corpus_vectors, "query_vectors": query_vectors})
     vectors = None
     if read:

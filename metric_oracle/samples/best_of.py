@@ -32,7 +32,7 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signed
-from metric_oracle.indexes.shards import opened, section_of
+from metric_oracle.indexes.shards import section_of
 from metric_oracle.judges.given import opened_judges, parted
 from metric_oracle.judges.judge import Judge
 from metric_oracle.records import Metric, sign_of
@@ -365,9 +365,8 @@ def best_of(
     <BestOf: 24 studies, 192 samples: rouge-l>
     """
     options, step = options or DEFAULTS, silent if progress is None else progress
-    counted = None if index is None else opened(index)
     names, judges = parted(metrics)
-    records = checked_metrics(names or (), options, counted, may_be_none=bool(judges))
+    records, counted = checked_metrics(names or (), options, index, progress, may_be_none=bool(judges))
     others = [read_system(str(given) if isinstance(given, str | Path) else "results", given) for given in results]
     with opened_judges(judges) as asked:
         sides = Sides.of(references, {_NAME: candidates}, _SAMPLED)

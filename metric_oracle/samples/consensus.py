@@ -20,7 +20,6 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Results
 from metric_oracle.findings.signature import signed
 from metric_oracle.findings.writing import check_out, write_numbers
-from metric_oracle.indexes.shards import opened
 from metric_oracle.judges.given import opened_judges, parted
 from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import get_metric
@@ -327,9 +326,8 @@ def consensus(
     <Consensus: 24 studies, 192 samples: rouge-l, bleu-2>
     """
     options, step = options or DEFAULTS, silent if progress is None else progress
-    counted = None if index is None else opened(index)
     names, judges = parted(metrics)
-    records = checked_metrics(names or (), options, counted, may_be_none=bool(judges))
+    records, counted = checked_metrics(names or (), options, index, progress, may_be_none=bool(judges))
     with opened_judges(judges) as asked:
         sides = Sides.of(None, {_NAME: candidates}).read(as_written=lambda side, _: side.read_samples())
         given, samples = sides.predictions[_NAME], sides.written[_NAME]

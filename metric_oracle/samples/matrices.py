@@ -15,13 +15,14 @@ from metric_oracle.base.files import checksum
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
-from metric_oracle.indexes.index import Index
+from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.judges.given import GivenJudge
 from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.checks import check_alone, check_counted, with_frequencies
+from metric_oracle.retrieval.checks import check_alone, with_frequencies
+from metric_oracle.retrieval.given_index import counted_of
 from metric_oracle.retrieval.groups import score_groups
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pair_scores import metric_entries, places_of
@@ -44,10 +45,10 @@ MetricsOfSamples: TypeAlias = Annotated[
     choices.METRIC,
 ]
 CountedIndex: TypeAlias = Annotated[
-    str | Path | Index,
+    Any,
     Doc(
         "Index whose document frequencies the metric cider-d:corpus and `idf` corpus use, which need it: a folder that "
-        "[`build_index`][metric_oracle.build_index] wrote."
+        "[`build_index`][metric_oracle.build_index] wrote; in Python also an opened index, or reports in its place."
     ),
     Flag(metavar="INDEX"),
 ]
@@ -68,12 +69,17 @@ def of_samples(samples: Samples, distinct: Reports) -> tuple[Reports, npt.NDArra
 
 
 def checked_metrics(
-    metrics: Sequence[str], options: SearchOptions, counted: Index | None, *, may_be_none: bool = False
-) -> list[Metric]:
-    """Return the records of the metrics, each once.
+    metrics: Sequence[str],
+    options: SearchOptions,
+    index: AnyIndex | None,
+    progress: Progress | None,
+    *,
+    may_be_none: bool = False,
+) -> tuple[list[Metric], Index | None]:
+    """Return the records of the metrics, each once, and the corpus whose document frequencies count, see `counted_of`.
 
     Raise InputError if one is unknown or has no exact search, a pair's score depends on other pairs of the call (also
-    with `idf` "tests"), a corpus is needed and `counted` is None, or another option was given; and if there is none,
+    with `idf` "tests"), a corpus is needed and `index` is None, or another option was given; and if there is none,
     unless there `may_be_none`.
     """
     records = [*{record.name: record for name in metrics for record in [get_metric(name)]}.values()]
@@ -83,8 +89,7 @@ def checked_metrics(
         check_searched(record)
         check_alone("metrics", record, options.idf, "samples")
     options.check_used(_USED, "samples")
-    check_counted(counted, records, options.idf)
-    return records
+    return records, counted_of(index, records, options.idf, progress)
 
 
 def matrices(

@@ -207,7 +207,7 @@ def study_pairs(
     given = one_judge(judges)
     known = set[str]() if given is None else given.known_pairs()
     sides = Sides.of(queries, models or {}, OF_STUDY)
-    inputs = study_inputs(index, sides, names, inner=inner, progress=progress)
+    inputs = study_inputs(index, sides, names, inner=inner, pool=pool, progress=progress)
     searching = SearchOptions(threads=threads)
     planned = planned_pool(inputs.index, pool or default_pool(inputs.metrics), searching, seed=CHANCE_SEED)
     searches = {metric: plan(inputs.index, metric, searching) for metric in inputs.metrics}

@@ -163,7 +163,7 @@ def study(
         of_judges = [name for judge in judges for name in (oracle_name(judge.name), f"{judge.name}{POOL}")]
         further = [*(scores or {})], of_judges
         sides = Sides.of(queries, models or {}, OF_STUDY)
-        inputs = study_inputs(index, sides, chosen, inner=inner, further=further, progress=progress)
+        inputs = study_inputs(index, sides, chosen, inner=inner, pool=pool, further=further, progress=progress)
         index, queries, given, names = inputs.index, inputs.queries, inputs.models, inputs.metrics
         planned = None
         if judges:

@@ -17,11 +17,16 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import check_unique
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import AnyIndex, Index, open_index
-from metric_oracle.indexes.shards import is_set, not_one_index, opened
+from metric_oracle.indexes.shards import is_set, not_one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, names_of, shown_in
 from metric_oracle.reading import AttachedReports, Given, loaded
+from metric_oracle.retrieval.candidate_pools import ALL, read_pool
 from metric_oracle.retrieval.checks import check_section
 from metric_oracle.retrieval.document_pairs import scorable_rows
+from metric_oracle.retrieval.given_index import corpus_of
+from metric_oracle.retrieval.options import DEFAULTS
+from metric_oracle.retrieval.plan import asked
+from metric_oracle.retrieval.pooled import RANDOM as DRAWN
 from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.sides import Nouns, Sides
 from metric_oracle.sources.attaching import attached_sources
@@ -122,15 +127,19 @@ def study_inputs(
     metrics: str | Sequence[str] | None,
     *,
     inner: bool,
+    pool: str | None = None,
     further: tuple[Sequence[str], Sequence[str]] = ((), ()),
     progress: Progress | None = None,
 ) -> StudyInputs:
     """Read the test reports and the reports of the models, and check that they fit the index and one another.
 
-    `sides` are both, called as in `OF_STUDY`. `further` are the names of other rows of the table: those of scores that
-    are given, and those of a judge.
+    `sides` are both, called as in `OF_STUDY`. `pool` is that of a judge, whose lists the index serves, too. `further`
+    are the names of other rows of the table: those of scores that are given, and those of a judge.
     """
-    index = opened(index)
+    names = names_of(metrics)
+    listed = [name for name in read_pool(pool or ALL, is_chosen=False) if name != DRAWN]
+    records = [asked(name, DEFAULTS)[0] for name in [*(names or shown_in("study")), *listed]]
+    index = corpus_of(index, records, progress, usual=not names)
     for model in sides.predictions.values():
         check_left_out(model.of_encoder, "for a model's reports, which the encoder of the index encodes")
 
@@ -145,7 +154,7 @@ def study_inputs(
 
     # Read now, so that a bad file is an error before the long work.
     sides = sides.read(index.section[0], as_truth=load)
-    names = _metrics(index, sides, names_of(metrics))
+    names = _metrics(index, sides, names)
     _check_models([*sides.predictions, *further[0]], names, further[1])
     sides.tell_wordless([METRICS[name] for name in names])
     rows, queries = _rows(sides, inner)
