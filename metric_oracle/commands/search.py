@@ -17,7 +17,7 @@ from metric_oracle.base.arguments import check_given, check_left_out
 from metric_oracle.base.choices import RESULTS
 from metric_oracle.base.declared import OUTPUT, Flag
 from metric_oracle.base.errors import InputError, in_terms_of_caller, option
-from metric_oracle.commands.command import Call, command
+from metric_oracle.commands.command import REQUIRED, Call, command
 from metric_oracle.commands.inputs import CORPUS, TESTS, check_models, with_ids
 from metric_oracle.commands.options import (
     PLAIN,
@@ -44,6 +44,7 @@ app = typer.Typer(rich_markup_mode="rich")
     of="metric_oracle.retrieval.building:build_index",
     reports={"reports": CORPUS},
     formats=("table", "jsonl"),
+    out=REQUIRED,
 )
 def build_index(call: Call, to: Destination) -> None:
     """Show what the index contains, unless --quiet is given without --format."""

@@ -286,12 +286,11 @@ _OF_SETS = Nouns(prediction="set {shown}", may_have_more=True)
 @called("overlap")
 def overlap(
     corpus: Annotated[
-        Any,
+        str | Path | Index | Any,
         Doc(
             "Index or shard set of the training reports: a folder that [`build_index`][metric_oracle.build_index] "
-            "wrote, with rouge-l and bleu-2; in Python also an opened index, or reports in its place. Columns that an "
-            "index keeps and the references have, too, such as subject_id, get a line each: the share of reports whose "
-            "value a training report has."
+            "wrote, with rouge-l and bleu-2; in Python also reports. Columns that an index keeps and the references "
+            "have, too, such as subject_id, get a line each: the share of reports whose value a training report has."
         ),
         Flag(metavar="INDEX"),
     ],

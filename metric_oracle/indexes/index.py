@@ -305,10 +305,9 @@ def open_index(path: str | Path) -> Index:
 
 # An index as users give it, or reports in its place; `retrieval.given_index.corpus_of` returns the index.
 AnyIndex: TypeAlias = Annotated[
-    Any,
+    str | Path | Index | Any,
     Doc(
-        "Index or shard set of the corpus: a folder that [`build_index`][metric_oracle.build_index] wrote. In Python "
-        "also an opened index, or reports: a list of texts, a frame, a file or what [`reports`][metric_oracle.reports] "
-        "returns. Of reports an index in memory is built, with what this call reads."
+        "Index or shard set of the corpus: a folder that [`build_index`][metric_oracle.build_index] wrote; in Python "
+        "also an opened index, or reports."
     ),
 ]

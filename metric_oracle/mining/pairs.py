@@ -88,9 +88,8 @@ def pairs(
         AnyIndex | None,
         Doc(
             "Index that [`mine`][metric_oracle.mine] searched: a folder that "
-            "[`build_index`][metric_oracle.build_index] wrote; in Python also an opened index, or the reports in its "
-            "place. The texts of the pairs are read from it. Needed if they were written without texts, which is the "
-            "default."
+            "[`build_index`][metric_oracle.build_index] wrote; in Python also its reports. The texts of the pairs are "
+            "read from it. Needed if they were written without texts, which is the default."
         ),
         Flag(metavar="INDEX"),
     ] = None,

@@ -204,7 +204,7 @@ def build_index(
         str | Path | None,
         Doc(
             "Folder to write. It must not exist yet, unless it is a set of shards that the same call began and now "
-            "goes on with. By default, in Python alone, the index is in memory."
+            "goes on with. In Python it may be left out: the index is then in memory."
         ),
         choices.OUT,
     ] = None,
@@ -249,8 +249,7 @@ def build_index(
     """Build the index of a corpus of reports, which searches read.
 
     An interrupted build resumes when the same call is made again. With `shard_rows` the corpus becomes a set of shards;
-    several processes that make the same call share the work. An index in memory gives the same answers and has the
-    fingerprint of one in a folder; it is gone with the process.
+    several processes that make the same call share the work.
 
     Returns
     -------
@@ -265,6 +264,9 @@ def build_index(
 
     Notes
     -----
+    An index in memory, without ``out``, gives the answers and has the fingerprint of one in a folder, which stands in
+    the signature of results; its ``folder`` is ``Path("memory")``. Nothing is left on the disk.
+
     Predictions are read with [`read_predictions`][metric_oracle.read_predictions] first, which keeps empty ones. With a
     runner, ``progress`` gets the number of finished shards and of all, which is None while it is unknown.
 

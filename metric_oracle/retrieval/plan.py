@@ -207,6 +207,13 @@ def retrieve(
     ExactnessError
         If the result is not exact: a bound was lower than a score, or a score differs from the reference scorer's.
 
+    Notes
+    -----
+    Reports in the place of the index are in any form that [`reports`][metric_oracle.reports] takes: a list of texts, a
+    frame, a file; a folder of reports is given by that function. The index in memory has what this metric reads; the
+    object that [`reports`][metric_oracle.reports] returns keeps it for the next call. Answers and signature are those
+    of an index in a folder.
+
     Examples
     --------
     >>> import metric_oracle as mo

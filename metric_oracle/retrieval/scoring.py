@@ -52,11 +52,11 @@ Predictions: TypeAlias = Annotated[
     ),
 ]
 Counted: TypeAlias = Annotated[
-    Any,
+    str | Path | Index | Any,
     Doc(
         "Index whose document frequencies the metric cider-d:corpus and `idf` corpus use, which need it: a folder that "
-        "[`build_index`][metric_oracle.build_index] wrote; in Python also an opened index, or reports in its place. "
-        "Its section is the default of the references'."
+        "[`build_index`][metric_oracle.build_index] wrote; in Python also reports. Its section is the default of "
+        "the references'."
     ),
     Flag(metavar="INDEX"),
 ]

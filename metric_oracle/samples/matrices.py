@@ -45,10 +45,10 @@ MetricsOfSamples: TypeAlias = Annotated[
     choices.METRIC,
 ]
 CountedIndex: TypeAlias = Annotated[
-    Any,
+    str | Path | Index | Any,
     Doc(
         "Index whose document frequencies the metric cider-d:corpus and `idf` corpus use, which need it: a folder that "
-        "[`build_index`][metric_oracle.build_index] wrote; in Python also an opened index, or reports in its place."
+        "[`build_index`][metric_oracle.build_index] wrote; in Python also reports."
     ),
     Flag(metavar="INDEX"),
 ]
