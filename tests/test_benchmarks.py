@@ -18,6 +18,7 @@ from benchmarks import (
     coverage,
     floor,
     growth,
+    in_memory,
     itself,
     machine,
     peers,
@@ -857,6 +858,28 @@ def test_curves_are_sorted():
         "bleu": ([100_000, 1_000_000], [0.2, 1.4]), "chexbert": ([100_000, 1_000_000], [2.0, 20.0]),
     }  # fmt: skip
     assert growth.curves(POINTS, "tests") == {"bleu": ([1, 2192], [0.001, 0.2]), "chexbert": ([2192], [2.0])}
+
+
+def test_texts_in_memory_beside_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(in_memory, "_in_a_process", in_memory._measured)
+    size = ("--reports", "150", "--tests", "5", "--repetitions", "1", "--out", str(tmp_path / "r.jsonl"))
+    assert in_memory.main(size) == 0
+    rows = {row["name"]: row for row in machine.read(tmp_path / "r.jsonl")}
+    assert rows.keys() >= {"retrieve-bleu", "folder-bleu", "retrieve-rouge-l", "folder-rouge-l"}
+    assert all(row["recall"] == 1 for name, row in rows.items() if name != "bm25s-bleu")
+    assert all(row["first_s"] > 0 < row["search_s"] for row in rows.values())
+    retrieve = mo.retrieve
+    monkeypatch.setattr(
+        mo, "retrieve", lambda corpus, tests, metric, **more: retrieve(corpus, tests[::-1], metric, **more)
+    )
+    monkeypatch.setattr(in_memory, "_is_installed", lambda package: False)
+    capsys.readouterr()
+    assert in_memory.main(size) == 1  # the answers are those of other test reports
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(mo, "retrieve", retrieve)
+    monkeypatch.setattr(in_memory, "_ours", lambda texts, tests, metric: lambda: np.zeros((5, 1), int))
+    assert in_memory.main(size) == 0
+    assert "retrieve-bleu: not measured: its best reports are not those of the plain scorer" in capsys.readouterr().out
 
 
 def test_a_corpus_against_itself_runs(tmp_path):
