@@ -27,6 +27,7 @@ from metric_oracle.base.declared import (
     declarations,
     introduction,
 )
+from metric_oracle.base.errors import called
 from metric_oracle.commands import options
 from metric_oracle.commands.groups import Command
 from metric_oracle.commands.inputs import Inputs, Names
@@ -215,6 +216,14 @@ class Registered:
                 objects.setdefault(argument, {})[option.declared.name] = value
             else:
                 values[argument] = value
+        for option in found:
+            value = given[option.name]
+            if option.is_index and isinstance(value, Path) and value.is_file():
+                # A file of reports would be searched as a corpus, also where INDEX and QUERIES are swapped.
+                from metric_oracle.indexes.manifest import no_index
+
+                with called(self._function().__name__):
+                    raise no_index(value)
         for argument, options_given in objects.items():
             values[argument] = declared[argument].object(**options_given)
         if self.endings and "out" in declared:

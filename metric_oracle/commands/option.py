@@ -32,6 +32,11 @@ class Option(NamedTuple):
     panel: str
     keys: tuple[str, ...] = ()  # argument of the function and the field of its object; empty for the body's own
 
+    @property
+    def is_index(self) -> bool:
+        """Whether it is the folder of an index, which the help calls INDEX."""
+        return (self.declared.flag.metavar or self.name.upper()) == "INDEX"
+
     def parameter(self, names: Mapping[str, str]) -> inspect.Parameter:
         """Return the parameter that Typer reads; `names` has the options as they are typed, by argument."""
         one, kind = self.declared, _kind(self.declared)

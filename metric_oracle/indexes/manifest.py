@@ -99,7 +99,7 @@ class IndexFiles:
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except (FileNotFoundError, NotADirectoryError, ValueError):
-            raise _no_index(folder) from None
+            raise no_index(folder) from None
         try:
             self.manifest = _parse(_read(descriptor, NAME), folder)
             stamps = _read(descriptor, STAMPS)
@@ -229,7 +229,7 @@ def parse(text: bytes, form: str) -> Any:
         return None
 
 
-def _no_index(folder: Path) -> IndexFormatError:
+def no_index(folder: Path) -> IndexFormatError:
     """Return the error for a folder without a manifest."""
     return IndexFormatError(
         "index", f"must be a folder with {NAME}", folder, f"Build one with {as_called('build-index')}."
@@ -242,7 +242,7 @@ def _parse(text: bytes | None, folder: Path) -> dict[str, Any]:
     Raise IndexFormatError or DamagedIndexError unless format, version, checksum and fingerprint are right.
     """
     if text is None:
-        raise _no_index(folder)
+        raise no_index(folder)
     manifest = parse(text, FORMAT)
     if manifest is None:
         raise IndexFormatError(f"{NAME} in {folder} is not that of a metric-oracle index.", "Build the index again.")

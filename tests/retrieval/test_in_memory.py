@@ -335,3 +335,15 @@ def test_arrays_are_aligned_and_read_only(memory):
         if isinstance(array, np.ndarray) and array.size:
             assert array.ctypes.data % 64 == 0
             assert not array.flags.writeable
+
+
+def test_commands_take_the_folder_of_an_index(fails, tmp_path):
+    """A file in its place may be that of the test reports, which are then searched."""
+    file = write(tmp_path / "a.csv", CORPUS.items(), ("study_id", "report"))
+    match = r"index must be a folder with manifest.json; got .*a\.csv\. Build one with oracle build-index"
+    fails("retrieve", file, file, "-m", METRIC, match=f"retrieve: {match}")
+    fails("baseline", "random", file, file, "-m", METRIC, match=f"baseline random: {match}")
+    fails("mine", file, "-m", METRIC, "--out", tmp_path / "m.parquet", match=f"mine: {match}")
+    fails("score", file, file, "-m", "cider-d:corpus", "--index", file, match=f"score: --{match}")
+    fails("overlap", file, file, match=f"overlap: {match}")
+    fails("build-index", file, match="oracle build-index: --out is missing")
