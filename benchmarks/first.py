@@ -19,8 +19,7 @@ from metric_oracle.bench.timing import timed
 from metric_oracle.synthetic.demo import find_encoder
 
 QUERY = "Small left pleural effusion. No pneumothorax."
-# The files of `oracle example` that a metric reads besides the reports: option, file of the corpus, file of the query.
-PROJECT = ["--project", "first/oracle.toml"]  # names the graphs beside the reports
+PROJECT = ["--project", "first/oracle.toml"]  # what `oracle example` says of its files: graphs lie beside the reports
 PROGRAM = "from benchmarks.first import watch; watch()"
 
 

@@ -138,10 +138,7 @@ def _hint(metric: str, for_scores: bool) -> str:
         if folded(name.partition(":")[0]) == bare and (record.is_searched or for_scores)
     ] or get_close_matches(metric.lower(), [*METRICS, *ALIASES], n=1, cutoff=0.7)
     if not near:
-        return (
-            f"Choose one, or for scores and {as_called('rerank')} a judge of oracle.toml; docs/coming-from.md has what "
-            "other tools call a metric."
-        )
+        return "Choose one (docs/coming-from.md has other names), or name a judge in oracle.toml."
     return f"Did you mean {' or '.join(map(repr, near))}?"
 
 

@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -16,15 +16,17 @@ from annotated_doc import Doc
 
 from metric_oracle.base.arguments import check_declared
 from metric_oracle.base.declared import IN_PYTHON, OUTPUT, Declaration, Flag, alternatives, declarations
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import only_writer, sha256, write_bytes
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
+from metric_oracle.corpora.tables import existing_file
 from metric_oracle.judges.given import GivenJudge, judge
-from metric_oracle.metrics import METRICS
+from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.reading import AttachedReports, attached, reports
-from metric_oracle.sources.attaching import attach_sources, can_make, is_model
+from metric_oracle.sources.attaching import attach_sources, attached_sources, can_make, is_model
+from metric_oracle.sources.contract import Source, source_of
 from metric_oracle.sources.keywords import OF_ENCODER, Sources
 
 FILE = "oracle.toml"
@@ -108,7 +110,7 @@ class Project(Mapping[str, AttachedReports]):
         if not Path(file).exists():
             place = _Place(self.path, self._text, ("reports", name, "file"))
             raise place.error(
-                "file", "must be an existing file or folder", file, "Check it: it is relative to this file."
+                "file", "must be an existing file or folder", shown(Path(file)), "It is relative to this file."
             )
         made = reports(file, read, **given, **more)
         return replace(made, title=entry.get("title", name))
@@ -235,7 +237,7 @@ def _entry(place: "_Place", kind: str, name: str, entry: Any) -> dict[str, Any]:
     """Return an entry with its keys as Python writes them; raise InputError for a wrong name, key or value."""
     place.check_table(entry, f"[{kind}.NAME]")
     if not re.fullmatch(_NAME, name):
-        raise place.error("the name", "must have no blank and none of = , + / \\ . :", repr(name), "Choose another.")
+        raise place.error("the name", "must have no blank and none of = , + / \\ . :", shown(name), "Choose another.")
     first, declared = FIRST.get(kind), keys_of(kind)
     known = ([first] if first else []) + ["title"] * (kind == "reports")
     written = [*known, *(key.replace("_", "-") for key in declared)]
@@ -263,7 +265,8 @@ class _Place:
 
     def shown(self, key: str) -> str:
         """Return file, line and key."""
-        return f"{self.path}, line {self.line}: {key}"
+        name = key if shown(key) == repr(key) else shown(key)
+        return f"{self.path}, line {self.line}: {name}"
 
     @property
     def line(self) -> int:
@@ -283,11 +286,11 @@ class _Place:
         """Return an error about a key here."""
         return InputError(self.shown(key), rule, value, step)
 
-    def check_known(self, key: str, shown: list[str], known: Any) -> None:
+    def check_known(self, key: str, forms: list[str], known: Any) -> None:
         """Raise InputError unless a key is known."""
         if key not in known:
             near = get_close_matches(key, [*known], n=1)
-            step = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(shown)}."
+            step = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(forms)}."
             raise InputError(f"{self.shown(key)} is not known.", step)
 
     def check_table(self, value: Any, form: str) -> None:
@@ -302,7 +305,7 @@ class _Place:
         values = value if is_list else [value]
         if not all(type(one) in allowed or (type(one) is int and float in allowed) for one in values):
             rule = f"must be {' or '.join(_TYPES[kind] for kind in allowed)}"
-            raise self.error(key, rule, f"{value!r}"[:80], "Write it so.")
+            raise self.error(key, rule, shown(value), "Write it so.")
 
 
 def _parts(keys: str) -> tuple[str, ...]:
@@ -408,10 +411,18 @@ def entry_of(given: AttachedReports, place: Path, title: str | None = None) -> d
 
 
 def entry_of_judge(given: GivenJudge, place: Path) -> dict[str, Any]:
-    """Return the entry for a judge in the project at `place`; one that is a function has no command there."""
-    command = None if given.command is None or callable(given.command) else shlex.join(given.command)
+    """Return the entry for a judge in the project at `place`; one that is a function has no command there.
+
+    Files among the words of a command are named from there.
+    """
+    words = () if given.command is None or callable(given.command) else given.command
+    at = given.folder or Path()
+    moved = [
+        _relative(at / word, place) if (at / word).is_file() and not Path(word).is_absolute() else word
+        for word in words
+    ]
     entry = {
-        "command": command,
+        "command": shlex.join(moved) or None,
         "files": [_relative(path, place) for path in given.files] or None,
         "direction": given.direction,
         "best": given.best,
@@ -448,13 +459,12 @@ def described(
     A file that is no file of reports by the rules for them is read as predictions and then as samples.
     """
     given = attached(file)
-    found = {"name": name, "title": title or given.title, "file": str(given.data)}
+    found = {"name": name, "title": title or given.title or name, "file": str(given.data)}
+    readings: list[Callable[[], Any]] = [given.read, partial(given.read, predictions=True), given.read_samples]
+    if not {"ids", "metadata"}.isdisjoint(given.options.given):  # of predictions alone
+        readings = readings[1:2]
     errors = []
-    for read in (
-        given.read,
-        partial(given.read, predictions=True),
-        given.read_samples,
-    ):
+    for read in readings:
         try:
             made = read()
         except InputError as error:
@@ -469,9 +479,14 @@ def _of_reports(read: Reports, given: AttachedReports) -> dict[str, Any]:
     """Return what is known of reports that were read, with their sources; models among these are not run."""
     models = {name: str(value) for name, value in given.sources.items() if is_model(name, value)}
     files = {name: value for name, value in given.sources.items() if name not in models}
+    for value in models.values():
+        if Path(value).suffix:  # others are names
+            existing_file(Path(value))
     made = attach_sources(read, **given.models, **files)
     attached = {kind: int((one.of_row >= 0).sum()) for kind, one in made.attached.items()}
-    names = [one.name for one in METRICS.values() if all(can_make(made, kind) for kind in one.representations)]
+    by_models = {source.name for source in attached_sources() if _maker(source) in models}
+    kinds = {kind for kind in REPRESENTATIONS if can_make(made, kind)} | by_models
+    names = [one.name for one in METRICS.values() if kinds.issuperset(one.representations)]
     metrics = [*dict.fromkeys(name.partition(":")[0] for name in names)]
     return {
         "read as": made.source,
@@ -485,6 +500,11 @@ def _of_reports(read: Reports, given: AttachedReports) -> dict[str, Any]:
         "models": [*models.values()],
         "metrics": metrics,
     }
+
+
+def _maker(source: Source) -> str:
+    """Return the argument whose model makes a source."""
+    return source_of(source.record.made_by).argument if source.record.made_by else source.argument
 
 
 def _of_samples(made: Samples) -> dict[str, Any]:

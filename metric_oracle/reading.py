@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias, Unpack
 from annotated_doc import Doc
 
 from metric_oracle.base.arguments import check_given, check_left_out, check_options, given_of
-from metric_oracle.base.errors import called, option
+from metric_oracle.base.errors import InputError, as_called, called, option
 from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.kept import say_apart
@@ -389,6 +389,13 @@ def loaded(
     if side.is_loaded:
         return side.data
     is_encoded = not is_prepared(side.data)
+    if index.is_of_call and (isinstance(side.data, Index) or not is_encoded):
+        raise InputError(
+            "index and queries",
+            "must be the corpus and the test reports, in this order",
+            "reports and an index",
+            f"Exchange them, or index the corpus with {as_called('build-index')} first.",
+        )
     check_models(side, *(f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and is_encoded))
     found = side.load(index, progress, keep)
     say_wordless(metrics, {"test reports": found.texts}, side.models.get("tell"))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.arguments import check_left_out, given_of
-from metric_oracle.base.errors import InputError, if_taken, option, shown
+from metric_oracle.base.errors import InputError, entry_line, if_taken, option, shown
 from metric_oracle.base.progress import Progress, say
 from metric_oracle.corpora.joined import MISSING, UNPREDICTED, UNREFERENCED, UNSCORABLE, JoinedIds, check_lengths
 from metric_oracle.corpora.joining import PLACE, check_joined, check_two_columns, shared_column
@@ -436,13 +436,11 @@ def _numbered(
     if len(both) == 2:
         columns = [given or name for given, name in zip(columns, _clear_names(table), strict=True)]
     if None in columns or len({*columns}) < len(columns):
-        named = "read=mo.Read(text_column=NAME)"
         raise InputError(
             "references and predictions",
             "must be two columns of a table without ids that is given for both",
             f"{shown(*[name or 'no column' for name in columns])} of the columns {table.header}",
-            f"Pass {option('text_column', 'NAME', python=f'mo.reports(references, {named})')} and "
-            f"{option('predicted_text_column', 'NAME', python=f'mo.reports(predictions, {named})')}.",
+            f"Say for each how it is read: {entry_line(str(references.data), {'text_column': 'NAME'})}.",
         )
     numbered = replace(table, keys=series_of(_ROW, range(table.n_rows)))
     first, *others = (

@@ -634,7 +634,8 @@ def test_all_is_checked_before_the_first_file(fails, named, corpus, index, tmp_p
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         (tmp_path / "graphs.tar.gz").write_bytes(b"")
         model = ["--radgraph", tmp_path / "graphs.tar.gz", "--device", "cuda"]
-        named("no", tmp_path / "no.csv", radgraph=tmp_path / "graphs.tar.gz", device="cuda")
+        (tmp_path / "empty.csv").write_bytes(b"")
+        named("no", tmp_path / "empty.csv", radgraph=tmp_path / "graphs.tar.gz", device="cuda")
         match = r'{}: device "cuda" is not usable: no CUDA device found\. Use "cpu" or "auto"\.'
         fails("build-index", tmp_path / "no.csv", "--out", tmp_path / "J", *model, match=match.format("build-index"))
         fails("score", "no", tmp_path / "no.csv", match=match.format("score"))
@@ -789,7 +790,7 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
     fails(
         "build-index", train, "--radgraph", tmp_path, "--out", out, match=r"build-index: .* is a folder, where a file"
     )
-    match = r"build-index: ids must occur among the study ids of .*\.json; got none of 120 reports\."
+    match = r"build-index: ids of the reports must occur among the study ids of .*\.json; got none of 120 reports\."
     fails("build-index", train, "--radgraph", corpus["test_graphs"], "--out", out, match=match)
     match = (
         r"build-index: .* holds RadGraph graphs, not reports\. Name a file of reports, and pass the graphs as "

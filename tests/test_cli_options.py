@@ -352,3 +352,16 @@ def test_the_folder_of_images_arrives(oracle, tmp_path):
     code, _, err = oracle("explore", "zz.parquet", "--images", tmp_path / "none")
     assert code == 2
     assert f"explore: --images must be an existing folder; got {tmp_path / 'none'}" in err
+
+
+# How files are read is said in the first two; what a machine has, in the others.
+MANY = {"build-index": 43, "reports": 32, "mine": 30, "retrieve": 28}
+
+
+def test_a_command_has_few_options(oracle, monkeypatch):
+    numbers = {name: sum(p.param_type_name == "option" for p in command.params) for name, command in COMMANDS.items()}
+    assert {name: n for name, n in numbers.items() if n > MANY.get(name, 25)} == {}
+    monkeypatch.setenv("COLUMNS", "100")
+    code, out, _ = oracle("score", "--help")
+    assert code == 0
+    assert len(out.splitlines()) <= 90

@@ -373,21 +373,27 @@ def test_what_is_in_memory_is_what_files_say(tmp_path):
         ),
         (lambda: as_graphs(5), r"^graphs must be a RadGraph file, .* got the int in memory\. Pass what"),
         (lambda: as_graphs({"a": {}}), r"^each graph must have entities .* in the dict in memory\."),
-        (lambda: as_vectors({"a": [1.0]}, ["a"]), r"^ids must be left out for a dict of id -> vector; got a v"),
+        (
+            lambda: as_vectors({"a": [1.0]}, ["a"]),
+            r"^ids must be left out for a dict of id -> vector; got a v",
+        ),
         (
             lambda: as_vectors([[1.0], [1, 2]], None),
             r"^vectors must be an array of one row a report; got the l",
         ),
         (
             lambda: as_vectors([[1.0]], 5),
-            r"^ids must be a list, one a vector, .*; got the int in memory\. Pass the ids",
+            r"^ids of the vectors must be a list, one a vector, .*; got the int in memory\. Pass the ids",
         ),
-        (lambda: as_vectors([[1.0]], "ids.txt"), r"^ids must be a list, one a vector, .*; got ids\.txt\."),
+        (
+            lambda: as_vectors([[1.0]], "ids.txt"),
+            r"^ids of the vectors must be a list, one a vector, .*; got ids\.txt\.",
+        ),
         (
             lambda: as_vectors(np.ones((2, 1)), ["a", "a"]),
             r"^an id occurs more than once in ids: 'a'\. Keep one row for each id\.$",
         ),
-        (lambda: as_vectors(np.ones((2, 1)), ["a"]), r"^ids must be as many as vectors; got 1"),
+        (lambda: as_vectors(np.ones((2, 1)), ["a"]), r"^ids of the vectors must be as many as vectors; got 1"),
         (
             lambda: as_labels([[4] * 14]),
             r"^labels must be a file, a table or 14 classes from 0 to 3 for each r",

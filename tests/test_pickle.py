@@ -28,6 +28,7 @@ def made(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "displayhook", note)
+        note(mo.judge("python judge.py", name="words", direction="higher"))  # one that is a function goes as it does
         files = tmp_path_factory.mktemp("pickled") / "files"
         write_example(files)
         for name, public in OBJECTS.items():

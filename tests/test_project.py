@@ -163,7 +163,7 @@ def test_entries_take_the_parameters_of_reports():
         ('reports = "x"\n', r"line 1: reports must be a table \[reports\.NAME\]; got str\. Write \[reports\.NAME\]\."),
         ('[reports]\nfile = "x"\n', r"line 2: file must be a table \[reports\.NAME\]; got str\."),
         ("[reports.a]\nfile = 3\n", r"line 2: file must be text in quotes; got 3\. Write it so\."),
-        ('[reports.a]\nfile = ["x"]\n', r"line 2: file must be text in quotes; got \['x'\]\."),
+        ('[reports.a]\nfile = ["x"]\n', r"line 2: file must be text in quotes; got a list of str\."),
         ('[reports.a]\ntitle = "x"\n', r'line 1: file must be given; got none\. Add file = "\.\.\."\.'),
         ('[reports.a]\nfile = ""\n', r"line 2: file must be given; got none\."),
         ('[reports.a]\nfile = "x"\nsection = "lungs"\n', r"line 3: section must be one of impression, .*; got 'lungs'"),

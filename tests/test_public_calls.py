@@ -160,6 +160,10 @@ CALLS = {
     "no queries": (lambda i: mo.retrieve(i, None, "bleu"), "reports must be a path, texts, .*; got NoneType"),
     "queries that are none": (lambda i: mo.expectation(i, Foreign(), "bleu"), "reports must be .*; got .*Foreign"),
     "results as queries": (lambda i: mo.retrieve(i, mo.retrieve(i, TEXTS, "bleu"), "bleu"), "reports must be a path"),
+    "index and queries swapped": (
+        lambda i: mo.retrieve(TEXTS, i, "bleu"),
+        r"index and queries must be the corpus and the test reports, in this order; got reports and an i",
+    ),
     "no metric": (lambda i: mo.retrieve(i, TEXTS, None), "metric must be a string; got None"),
     "metrics in a list": (lambda i: mo.retrieve(i, TEXTS, ["bleu"]), "metric must be a string; got a list of str"),
     "metrics with commas": (

@@ -74,7 +74,7 @@ def test_one_message_has_the_lines_to_paste(own, oracle, command, monkeypatch):
     monkeypatch.chdir(own)
     files = {"refs": "refs.csv", "a": "a.csv", "I": "I", "S": "S"}
     match = (
-        r".*refs\.csv has no .*, and a\.csv has no .*\. Pass --id-column NAME --text-column NAME, or say it once: "
+        r".*refs\.csv has no .*, and a\.csv has no .*\. Say how they are read: "
         r"oracle reports NAME .*\.csv --id-column NAME --text-column NAME; oracle reports NAME .*\.csv "
         r"--id-column NAME --text-column NAME; columns of .*'key'"
     )

@@ -121,7 +121,10 @@ def blanks(tmp_path_factory):
             content = path.read_bytes()
             if path.suffix == ".csv":
                 content = content.replace(b"study_id,report\n", b"Study ID,Report Text\n", 1)
-            (folder / f"my {path.name}").write_bytes(content)
+            if path.name == "oracle.toml":
+                (folder / path.name).write_text(FILE.sub(r"my \g<0>", content.decode()), encoding="utf-8")
+            else:
+                (folder / f"my {path.name}").write_bytes(content)
         return folder
 
     return made
@@ -136,20 +139,20 @@ def reports():
     return {text for texts in columns for text in texts if text and len(text.split()) > 2}
 
 
-def with_errors(words, path):
-    """Yield the words of a command with another name in one place, and that name: a missing file, no metric."""
+def with_errors(words, path, sets):
+    """Yield the words of a command with another name in one place, and that name: a missing file or set, no metric."""
     new = [
         word.replace("my ", "my new ") if before in ("--out", "--plot") else word
         for before, word in pairwise(["", *words])
     ]
     for place in range(len(path), len(words)):
-        before, word = words[place - 1], words[place]
+        before, word, file = words[place - 1], words[place], FILE.search(words[place])
         if before in ("--out", "--plot", "--pairs", "--scores", "--format") or word.startswith("-"):
             continue
         if before in OF_METRICS:
             name, other = "my metric", "my metric"
-        elif FILE.search(word):
-            name = "my missing " + FILE.search(word)[0]
+        elif file or word.rpartition("=")[2] in sets:
+            name = f"my missing {file[0] if file else 'set'}"
             other = f"{word.partition('=')[0]}={name}" if "=" in word else name
         elif word.startswith("my "):
             name = other = "my missing folder"
@@ -181,7 +184,7 @@ def test_names_with_blanks_are_shown(name, blanks, reports):
             run_lines.append((code, words))
         for code, words in run_lines:  # each command in each of its places, once
             path = next((path for path in reversed(paths) if tuple(words[: len(path)]) == path), ())
-            for other, missing in with_errors(words, path) if code == 0 and path else ():
+            for other, missing in with_errors(words, path, {*mo.project()}) if code == 0 and path else ():
                 code, out, err = frozen.run(other, is_terminal=False)
                 if (
                     code != 2

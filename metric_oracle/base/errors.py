@@ -272,12 +272,15 @@ def entry_line(path: str, columns: Mapping[str, str]) -> str:
     `columns` has the names of columns by argument, such as ``{"text_column": "hyp"}``.
     """
     typed = " ".join(f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in columns.items())
-    in_python = ", ".join(f"{name}={value!r}" for name, value in columns.items())
+    in_python = ", ".join(f"{name}={value if value == 'NAME' else repr(value)}" for name, value in columns.items())
     return f"\x02oracle reports NAME {shlex.quote(path)} {typed}\x1f\x1fmo.reports(..., read=mo.Read({in_python}))\x03"
 
 
 def if_taken(name: str, text: str) -> str:
-    """Return `text`, a part of a message, so that it is shown only where the caller takes an option of that name."""
+    """Return `text`, a part of a message, so that it is shown only where the caller takes an option of that name.
+
+    "entry" stands for any option that only an entry of oracle.toml has.
+    """
     return f"\x04{name}\x1f{text}\x05"
 
 
@@ -297,6 +300,7 @@ def _written(text: str, call: _Call) -> str:
         name = clause["name"]
         if call.keywords is None:
             is_taken = not call.flags or name in call.flags or name in call.homes
+            is_taken |= name == "entry" and OF_ENTRY in call.homes.values()
         else:
             is_taken = name in call.keywords or (name in call.homes and not _OF_REPORTS.isdisjoint(call.keywords))
         return clause["text"] if is_taken else ""

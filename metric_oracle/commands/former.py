@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
 
+from metric_oracle.base.errors import shown
 from metric_oracle.commands.inputs import ENTRY
 
 _PREFIXES = ("--predicted-", "--model-")
@@ -38,15 +39,15 @@ def instead(words: Sequence[str], known: Container[str]) -> str:
         name, mark, of_name = value.partition("=")
         is_named = prefix == "--model-" and mark
         if option == "--model":
-            models.append(shlex.quote(value))
+            models.append(_typed(value))
         elif option in ("--crepe-config", "--crepe-vocabulary"):
             of_crepe = ["put the file beside the weights of CREPE"]
         elif bare in _OF_ENCODER:
-            of_encoder.append(f"{bare[2:]} = {'true' if bare in _SWITCHES else value}")
+            of_encoder.append(f"{bare[2:]} = {'true' if bare in _SWITCHES else _typed(value)}")
         elif bare[2:].replace("-", "_") in ENTRY.options:
-            said = bare if bare in _SWITCHES else f"{bare} {shlex.quote(of_name if is_named else value)}"
+            said = bare if bare in _SWITCHES else f"{bare} {_typed(of_name if is_named else value)}"
             entries.setdefault(name if is_named else "NAME", []).append(said)
-    steps = [f"oracle reports {name} FILE {' '.join(said)}" for name, said in entries.items()]
+    steps = [f"oracle reports {_typed(name)} FILE {' '.join(said)}" for name, said in entries.items()]
     steps += [f"write {', '.join(of_encoder)} below [encoders.NAME] in oracle.toml"] * bool(of_encoder)
     steps += [f"give {' '.join(models)} after the test reports"] * bool(models)
     steps += [*_of_judge(given), *of_crepe]
@@ -56,12 +57,12 @@ def instead(words: Sequence[str], known: Container[str]) -> str:
 
 def _of_judge(given: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield what to write for the former options of a judge, if there are any."""
-    name = dict(given).get("--name", "NAME")
+    name = _typed(dict(given).get("--name", "NAME"))
     values: dict[str, list[str]] = {}
     for option, value in given:
         if option in _OF_JUDGE:
             key, is_number = _OF_JUDGE[option]
-            values.setdefault(key, []).append(value if is_number else json.dumps(value))
+            values.setdefault(key, []).append(_typed(value) if is_number else json.dumps(_shown(value)))
     if values:
         said = [
             f"{key} = {', '.join(of)}" if len(of) == 1 else f"{key} = [{', '.join(of)}]" for key, of in values.items()
@@ -69,9 +70,20 @@ def _of_judge(given: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield f"write {', '.join(said)} below [judges.{name}] in oracle.toml, and give -m METRIC,{name}"
 
 
+def _shown(value: str) -> str:
+    """Return what was typed, or "VALUE" for what may be a report."""
+    return value if shown(value) == repr(value) else "VALUE"
+
+
+def _typed(value: str) -> str:
+    """Return what was typed as a word of a shell, see `_shown`."""
+    return shlex.quote(_shown(value))
+
+
 def _given(words: Sequence[str], known: Container[str]) -> Iterator[tuple[str, str]]:
     """Yield each option among words that a command does not have, with its value."""
+    is_judged = any(word.partition("=")[0] in ("--judge", "--judged") for word in words)  # its --keep is meant, too
     for word, after in pairwise([*words, ""]):
         option, mark, value = word.partition("=")
-        if option.startswith("--") and option not in known:
+        if option.startswith("--") and (option not in known or (is_judged and option == "--keep")):
             yield option, value if mark else after

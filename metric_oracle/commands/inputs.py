@@ -1,6 +1,7 @@
 """Reports on the command line: the options that a command has for them, and the names of an oracle.toml."""
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from metric_oracle.base.errors import InputError, as_called, not_installed, opti
 from metric_oracle.commands.option import Option
 from metric_oracle.commands.output import note, progress
 from metric_oracle.corpora.read import Read
+from metric_oracle.metrics import find_metric
 from metric_oracle.sources.keywords import OF_ENCODER, Sources
 
 
@@ -82,7 +84,14 @@ class Names:
     def with_judges(self, metrics: Any) -> Any:
         """Return names of metrics with the judges of the project in the place of theirs; one name as it is."""
         judges = {} if self.project is None else self.project.judges
-        return metrics if isinstance(metrics, str) else [judges.get(name, name) for name in metrics]
+        if isinstance(metrics, str):
+            return metrics
+        for name in metrics:
+            near = [] if name in judges or find_metric(name) is not None else get_close_matches(name, judges, n=1)
+            if near:
+                rule = "must be metrics or judges of oracle.toml"
+                raise InputError("metrics", rule, shown(name), f"Did you mean {near[0]!r}?")
+        return [judges.get(name, name) for name in metrics]
 
     def check_used(self) -> None:
         """Raise InputError if an option was given and every file has an entry, which says how it is read."""

@@ -20,6 +20,7 @@ from metric_oracle.corpora.tables import (
     chexpert_studies,
     file_ending,
     likeliest,
+    named,
     no_text,
     note_on_headers,
     read_table,
@@ -217,7 +218,7 @@ def generated_name(table: Table, what: str, id_column: str | None, wanted: str |
     if is_clear:
         return names[0]
     candidates = f"; candidates are {shown(*names)}" if names else ""
-    columns = {**({"id_column": "NAME"} if id_cells is None else {}), "text_column": likeliest(names)}
+    columns = named("NAME" if id_cells is None else id_column, likeliest(names))
     raise no_text(table, f"has no column that is clearly {what}{candidates}", columns)
 
 

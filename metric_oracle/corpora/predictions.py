@@ -20,6 +20,7 @@ from metric_oracle.corpora.tables import (
     chexpert_studies,
     columns_error,
     existing_file,
+    named,
     read_table,
     single_texts,
 )
@@ -112,7 +113,7 @@ def _assembled(rows: Rows, path: str | Path, read: Read, wanted: str | None) -> 
         if rows.table is None:
             raise InputError(f"{path} has no ids ({what}).", f"Pass {in_order}")
         more = f" If none of them has ids, pass {in_order}"
-        raise columns_error(rows.table, f"has no ids ({what})", {"id_column": "NAME"}, more)
+        raise columns_error(rows.table, f"has no ids ({what})", named("NAME", read.text_column), more)
     if keys is None:
         keys = read_keys(existing_file(Path(str(ids))), read.split or "test")
         n_ids = len(keys.studies or keys.images or [])

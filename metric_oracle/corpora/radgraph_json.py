@@ -255,7 +255,7 @@ def align_graphs(
         equal = [_without_blanks(graph_text) == text for graph_text, text in pairs if graph_text is not None]
         if max(joined, default=-1) < 0 and not some:
             raise InputError(
-                "ids",
+                "ids of the reports",
                 f"must occur among the study ids of {graphs.path}",
                 f"none of {len(ids)} reports",
                 "Pass the graphs of this corpus.",

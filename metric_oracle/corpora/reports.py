@@ -29,6 +29,7 @@ from metric_oracle.corpora.tables import (
     columns_error,
     existing_file,
     likeliest,
+    named,
     no_text,
     read_table,
     single_texts,
@@ -555,7 +556,7 @@ def table_source(
                 f"{path} has no column with a usual id name.",
                 f"None of its columns can hold ids: add one, such as study_id; columns: {table.header}.",
             )
-        columns = {f"{kind}_column": "NAME" for kind in ["id"] + ["text"] * (not names)}
+        columns = named("NAME", text_column if names else "NAME")
         raise columns_error(table, "has no column with a usual id name", columns)
     where = f"{shown(id_name)} in {path}"
     ids = canonical_ids(id_cells, where)
@@ -625,7 +626,7 @@ def _text_names(
             return [], None
         candidates = f"; candidates are {shown(*names)}" if names else ""
         problem = f"has no column that is clearly the {section or USUAL}{candidates}"
-        columns = {**({} if id_name else {"id_column": "NAME"}), "text_column": likeliest(names)}
+        columns = named(None if id_name else "NAME", likeliest(names))
         raise no_text(table, problem, columns, otherwise=f" or {option('section')}" if names else "")
     return names, of_column
 

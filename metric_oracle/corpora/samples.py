@@ -26,6 +26,7 @@ from metric_oracle.corpora.tables import (
     columns_error,
     existing_file,
     file_ending,
+    named,
     numbers_of,
     read_table,
     series_of,
@@ -246,7 +247,7 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
     )
     id_cells = table.id_cells(read.id_column, is_optional=True)
     if id_cells is None:
-        raise columns_error(table, "has no column with a usual id name", {"id_column": "NAME"})
+        raise columns_error(table, "has no column with a usual id name", named("NAME", read.text_column))
     ids = canonical_ids(id_cells, f"{shown(id_cells.name)} in {table.path}")
     cells = [cell.tolist() if hasattr(cell, "tolist") else cell for cell in table.column(name, is_text=True)]
     cells = [_without_chats(cell) for cell in cells]

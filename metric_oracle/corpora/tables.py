@@ -473,7 +473,7 @@ def columns_error(
     step = "Rename one, such as study_id"
     if columns:
         options = [option(name, repr(value) if value != "NAME" else value) for name, value in columns.items()]
-        once = if_taken("project", f", or say it once: {entry_line(str(table.path), columns)}")
+        once = if_taken("entry", f", or say it once: {entry_line(str(table.path), columns)}")
         step = f"Pass {' and '.join(options)}{otherwise}{once}"
     error = ColumnsError(f"{table.path} {problem}.", f"{step}; columns: {table.header}.{more}")
     error.path, error.columns, error.header, error.more = str(table.path), columns, table.header, more
@@ -483,6 +483,12 @@ def columns_error(
 def note_on_headers(n: int) -> str:
     """Return the note on n rows that repeated the header and were left out, "" if there were none."""
     return f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header" if n else ""
+
+
+def named(id_column: str | None, text_column: str | None) -> dict[str, str]:
+    """Return the columns that must be named or were, by argument; see `columns_error`."""
+    columns = {"id_column": id_column, "text_column": text_column}
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def likeliest(candidates: Sequence[str]) -> str:

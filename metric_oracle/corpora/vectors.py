@@ -57,7 +57,7 @@ def read_embeddings(path: str | Path, *, ids: str | Path | None = None) -> Vecto
     own_ids, array = reader(path)
     if (own_ids is None) == (ids is None):
         rule = "given where the file holds no ids" if ids is None else "left out where the file holds ids"
-        raise InputError("ids", f"must be {rule}", f"{ids} for {path}", "Pass ids once.")
+        raise InputError("ids of the vectors", f"must be {rule}", f"{ids} for {path}", "Pass ids once.")
     if ids is not None:
         where = str(ids)
         id_list = read_ids(existing_file(Path(ids)))
@@ -76,7 +76,7 @@ def read_ids(path: Path) -> list[str]:
     id_cells = table.id_cells()
     if id_cells is None:
         raise InputError(
-            "ids",
+            "ids of the vectors",
             "must have a column with a usual id name",
             f"columns {table.header} in {path}",
             "Rename the column with the ids to study_id.",
@@ -100,7 +100,10 @@ def checked_vectors(array: Any, ids: Sequence[str], path: str | Path, where: str
         raise InputError("vectors", "must be at least one", f"shape {array.shape} in {path}", "Check the file.")
     if len(ids) != len(array):
         raise InputError(
-            "ids", "must be as many as vectors", f"{len(ids)} in {where} and {len(array)} in {path}", "Pass its ids."
+            "ids of the vectors",
+            "must be as many as vectors",
+            f"{len(ids)} in {where} and {len(array)} in {path}",
+            "Pass its ids.",
         )
     check_unique(ids, where)
     with np.errstate(over="ignore"):
@@ -171,7 +174,7 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
         id_list = None if ids is None else ids.astype(str).ravel().tolist()
     except UnicodeDecodeError:
         raise InputError(
-            "ids", "must be text or numbers", f"bytes beyond ASCII in {path}", "Save them as text."
+            "ids of the vectors", "must be text or numbers", f"bytes beyond ASCII in {path}", "Save them as text."
         ) from None
     if len(arrays) != 1:
         raise InputError(

@@ -50,6 +50,7 @@ class Index:
     """
 
     first_row = 0
+    is_of_call = False  # whether it was built of reports that a call got in the place of an index
 
     def __init__(self, folder: Path) -> None:
         self._of_files(folder, IndexFiles(folder))

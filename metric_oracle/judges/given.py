@@ -15,6 +15,7 @@ from metric_oracle.base.arguments import check_declared, check_given, check_left
 from metric_oracle.base.declared import IN_PYTHON, Flag, declarations
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.files import checksum, identify
+from metric_oracle.base.job import Job
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.findings.score_names import direction_of
 from metric_oracle.judges.judge import COLUMNS, SCORE, Judge
@@ -59,8 +60,8 @@ class GivenJudge:
         return f"<judge {self.name}>"
 
     @contextmanager
-    def opened(self) -> Iterator[Judge]:
-        """Yield the judge, ready to be asked; its folder of judgements is locked in the body."""
+    def opened(self, job: Job | None = None) -> Iterator[Judge]:
+        """Yield the judge, ready to be asked; its folder of judgements is locked in the body, if not by `job`."""
         if self.command is None and not self.files:
             raise InputError(
                 f"the judge {self.name} has neither a command nor files.",
@@ -85,7 +86,7 @@ class GivenJudge:
             most=self.most,
             seconds_per_pair=self.seconds_per_pair,
         )
-        with kept(judge, self.keep) as with_kept:
+        with kept(judge, self.keep, job) as with_kept:
             yield with_kept
 
     def known_pairs(self) -> set[str]:
@@ -199,7 +200,7 @@ def judge(
         paths_of(files),
         best,
         version,
-        None if keep is None else Path(keep),
+        None if keep is None else Path(keep).resolve(),
         timeout,
         batch or BATCH,
         most,
@@ -255,12 +256,15 @@ def paths_of(given: str | Path | Sequence[str | Path] | None) -> tuple[Path, ...
 
 
 @contextmanager
-def kept(judge: Judge, folder: Path | None) -> Iterator[Judge]:
-    """Yield a judge whose answers are kept in a folder, which is locked in the body; without one, the judge."""
+def kept(judge: Judge, folder: Path | None, job: Job | None = None) -> Iterator[Judge]:
+    """Yield a judge whose answers are kept in a folder, which is locked in the body; without one, the judge.
+
+    `job` is the lock of the folder, if the caller holds it for several judges.
+    """
     if folder is None:
         yield judge
         return
-    with Judgements.open(folder, judge.name, judge.version) as before:
+    with Judgements.open(folder, judge.name, judge.version, job) as before:
         for pair, numbers in judge.known.items():  # those of files
             if pair not in before.of:
                 before.add(pair, numbers)
@@ -287,7 +291,9 @@ MetricsOrJudges: TypeAlias = Annotated[
 ]
 
 
-def parted(metrics: str | GivenJudge | Sequence[str | GivenJudge] | None) -> tuple[list[str] | None, list[GivenJudge]]:
+def parted(
+    metrics: str | GivenJudge | Sequence[str | GivenJudge] | None, argument: str = "metrics"
+) -> tuple[list[str] | None, list[GivenJudge]]:
     """Return the names of metrics, and the judges that were given among them; None for the names if nothing was."""
     if metrics is None or isinstance(metrics, str):
         return names_of(metrics), []
@@ -296,19 +302,24 @@ def parted(metrics: str | GivenJudge | Sequence[str | GivenJudge] | None) -> tup
     names = [one.name for one in judges]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError("metrics", "must have each judge once", shown(twice), "Leave one out, or name it otherwise.")
+        raise InputError(argument, "must have each judge once", shown(twice), "Leave one out, or name it otherwise.")
     return names_of([one for one in given if not isinstance(one, GivenJudge)]), judges
 
 
 @contextmanager
 def opened_judges(given: Sequence[GivenJudge]) -> Iterator[list[Judge]]:
     """Yield the judges, ready to be asked."""
+    folders = dict.fromkeys(one.keep for one in given if one.keep is not None)
     with ExitStack() as stack:
-        yield [stack.enter_context(one.opened()) for one in given]
+        jobs = {folder: stack.enter_context(Judgements.locked(folder)) for folder in folders}
+        yield [stack.enter_context(one.opened(None if one.keep is None else jobs[one.keep])) for one in given]
 
 
-def one_judge(given: Sequence[GivenJudge]) -> GivenJudge | None:
-    """Return the judge that was given, or None; raise InputError if there are several."""
-    if len(given) > 1:
-        raise InputError("metrics", "must have one judge", len(given), "Make one call for each judge.")
-    return next(iter(given), None)
+def one_judge(
+    metrics: str | GivenJudge | Sequence[str | GivenJudge] | None, argument: str
+) -> tuple[list[str] | None, GivenJudge | None]:
+    """Return the names of metrics and the judge among them, or None; raise InputError if there are several judges."""
+    names, judges = parted(metrics, argument)
+    if len(judges) > 1:
+        raise InputError(argument, "must have one judge", len(judges), "Make one call for each judge.")
+    return names, next(iter(judges), None)

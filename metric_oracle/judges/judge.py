@@ -92,9 +92,8 @@ class Judge(Directed):
         """
         n = n_pairs - n_kept
         if self.most is not None and n > self.most:
-            raise InputError(
-                "most", f"must be at least {n:,}, the pairs to judge", self.most, "Judge fewer, or allow more."
-            )
+            rule = f"must be at least {n:,}, the pairs to judge"
+            raise InputError(f"most of the judge {self.name}", rule, self.most, "Judge fewer, or allow more.")
         if tell is not None and self.ask is not None:
             of_before = f", and {n_kept:,} that are kept" if n_kept else ""
             seconds = None if self.seconds_per_pair is None else n * self.seconds_per_pair

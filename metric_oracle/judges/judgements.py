@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -53,14 +53,22 @@ class Judgements:
 
     @classmethod
     @contextmanager
-    def open(cls, folder: Path, name: str, version: str) -> Iterator["Judgements"]:
-        """Yield the judgements of a judge in a folder, which is made if missing and locked while the body runs."""
-        with Job.open(folder, RECORD, "run with a judge", "keep") as job:
-            judgements = cls(job, {"judge": name, "version": version})
+    def open(cls, folder: Path, name: str, version: str, job: Job | None = None) -> Iterator["Judgements"]:
+        """Yield the judgements of a judge in a folder, which is made if missing and locked while the body runs.
+
+        `job` is the lock that `locked` has yielded, if several judges keep theirs in the folder at once.
+        """
+        with cls.locked(folder) if job is None else nullcontext(job) as held:
+            judgements = cls(held, {"judge": name, "version": version})
             try:
                 yield judgements
             finally:
                 judgements._finish()
+
+    @staticmethod
+    def locked(folder: Path) -> AbstractContextManager[Job]:
+        """Lock a folder of judgements while the body runs; it is made if missing."""
+        return Job.open(folder, RECORD, "run with a judge", "keep")
 
     def add(self, pair: str, numbers: dict[str, float]) -> None:
         """Keep the score and the components of a pair: from now on a kill does not lose them.

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -101,16 +102,7 @@ def of_command(words: Sequence[str], timeout: float | None, folder: Path | None 
     """
 
     def ask(pairs: Sequence[Pair], take: Take) -> Asked:
-        try:
-            process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0, cwd=folder
-            )
-        except (OSError, ValueError) as error:  # ValueError for a word with NUL
-            reason = error.strerror if isinstance(error, OSError) else "it has a NUL character"
-            raise InputError(
-                "judge", "must be a command that starts", f"{_name(words)} ({reason})", "Check it."
-            ) from None
-        with process, _ending(process):
+        with _started(words, folder) as process:
             return Asked({}, _answers(process, pairs, take, timeout))
 
     return ask
@@ -119,6 +111,30 @@ def of_command(words: Sequence[str], timeout: float | None, folder: Path | None 
 def _name(words: Sequence[str]) -> str:
     """Return the program of a command for a message."""
     return words[0].replace("\0", "\\0")
+
+
+@contextmanager
+def _started(words: Sequence[str], folder: Path | None) -> "Iterator[subprocess.Popen[bytes]]":
+    """Start a command, and end it after the body; an interruption waits until there is a process that can be ended."""
+    interrupted: list[int] = []
+    before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    if before is not None:
+        signal.signal(signal.SIGINT, lambda *_: interrupted.append(1))
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0, cwd=folder
+        )
+    except (OSError, ValueError) as error:  # ValueError for a word with NUL
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+        reason = error.strerror if isinstance(error, OSError) else "it has a NUL character"
+        raise InputError("command", "must be one that starts", f"{_name(words)} ({reason})", "Check it.") from None
+    with process, _ending(process):
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+        if interrupted:
+            raise KeyboardInterrupt
+        yield process
 
 
 @contextmanager

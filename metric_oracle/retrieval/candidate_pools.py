@@ -157,7 +157,14 @@ def planned_pool(
             ("k", "text", "threads"), "a pool that is the whole corpus" if draws is None else "a pool without lists"
         )
     of_lists = {name: _options_of(name, sizes, options) for name in sizes}
-    opened = corpus_of(index, [asked(name, own)[0] for name, own in of_lists.items()], progress)
+    try:
+        records = [asked(name, own)[0] for name, own in of_lists.items()]
+    except InputError as error:
+        if error.argument != "metric":
+            raise
+        whose = f"a metric of {option('pool', python='pool')}"
+        raise InputError(whose, error.rule, error.value, error.step) from None
+    opened = corpus_of(index, records, progress)
     searches = [plan(opened, name, own) for name, own in of_lists.items()]
     for search, size in zip(searches, sizes.values(), strict=True):
         n_rows = n_scorable(opened, search.metric)

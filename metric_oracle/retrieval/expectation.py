@@ -30,7 +30,7 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.judges.given import GivenJudge, one_judge, parted
+from metric_oracle.judges.given import GivenJudge, one_judge
 from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import Queries, attached, loaded
@@ -471,8 +471,7 @@ def expectation(
     [0.5]
     """
     _quantile_names(quantiles)  # before a file is opened
-    names, judges = parted(metric)
-    given = one_judge(judges)
+    names, given = one_judge(metric, "metric")
     if given is None:
         check_left_out({"draws": draws, "error": error, "seed": seed}, "without a judge")
         if names is None or len(names) != 1:

@@ -58,7 +58,8 @@ def corpus_of(
     known = given.column_names() if wanted else []  # another name is an error of the search
     columns = tuple(name for name in wanted if name in known)
     if (names, columns) not in given._indexes:
-        given._indexes[names, columns] = _in_memory(given, names, columns, progress, usual)
+        built = given._indexes[names, columns] = _in_memory(given, names, columns, progress, usual)
+        built.is_of_call = True
     return given._indexes[names, columns]
 
 

@@ -19,7 +19,7 @@ from metric_oracle.findings.finding import Frames
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex
 from metric_oracle.indexes.store import to_arrow
-from metric_oracle.judges.given import GivenJudge, one_judge, parted
+from metric_oracle.judges.given import GivenJudge, one_judge
 from metric_oracle.judges.judged_files import RANK
 from metric_oracle.judges.judgements import pair_ids
 from metric_oracle.reading import Queries, loaded
@@ -109,8 +109,7 @@ def pool(
     >>> index = mo.build_index("train.csv", "INDEX")
     >>> mo.pool(index, "test.csv", pool="bleu:5,random:2").write("pairs.parquet")
     """
-    names, judges = parted(metric)
-    given = one_judge(judges)
+    names, given = one_judge(metric, "metric")
     if names:
         raise InputError("metric", "must be a judge", shown(*names), "Name a judge of oracle.toml, or leave it out.")
     known = set[str]() if given is None else given.known_pairs()

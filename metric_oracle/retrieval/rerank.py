@@ -34,7 +34,7 @@ from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.judges.given import GivenJudge, crepe_judge, kept, one_judge, parted
+from metric_oracle.judges.given import GivenJudge, crepe_judge, kept, one_judge
 from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import METRICS
 from metric_oracle.reading import Queries, attached, loaded
@@ -447,31 +447,26 @@ def rerank(
     >>> best.oracle.summary()
     'mean best score ...
     """
+    names, given = one_judge(metric, "metric")
+    if given is not None and not names:
+        check_left_out({"crepe": crepe, "keep": keep}, f"for the judge {given.name}")
+    elif names != ["crepe"]:
+        raise InputError(
+            "metric",
+            "must be one judge or crepe",
+            shown(*(names or ["none"])),
+            f"Search for the best under a metric with {as_called('retrieve')}, and name a judge in oracle.toml.",
+        )
     planned = planned_pool(index, pool, chosen(options, k=k), seed=seed, audit=audit, recall=recall, progress=progress)
-    with _opened(metric, crepe, keep, attached(queries).models.get("device")) as judge:
+    device = attached(queries).models.get("device")
+    with given.opened() if given is not None else _opened_crepe(crepe, keep, device) as judge:
         reports = loaded(queries, planned.index, progress)
         return rerank_pools(planned, judge, reports, audit, recall, progress, tell)
 
 
 @contextmanager
-def _opened(
-    metric: str | GivenJudge | Sequence[str | GivenJudge], crepe: Any, keep: str | Path | None, device: str | None
-) -> Iterator[Judge]:
-    """Yield the judge that was given, or CREPE; raise InputError for a metric, which an exact search takes."""
-    names, judges = parted(metric)
-    given = one_judge(judges)
-    if given is not None and not names:
-        check_left_out({"crepe": crepe, "keep": keep}, f"for the judge {given.name}")
-        with given.opened() as judge:
-            yield judge
-        return
-    if names != ["crepe"]:
-        raise InputError(
-            "metric",
-            "must be a judge or crepe",
-            shown(*(names or ["none"])),
-            f"Search for the best under a metric with {as_called('retrieve')}, and name a judge in oracle.toml.",
-        )
+def _opened_crepe(crepe: Any, keep: str | Path | None, device: str | None) -> Iterator[Judge]:
+    """Yield the checkpoint of CREPE as a judge."""
     model = open_crepe({} if crepe is None else crepe, device)["crepe"]
     with kept(crepe_judge(model), None if keep is None else Path(keep)) as judge:
         yield judge

@@ -50,7 +50,10 @@ def _listed(ids: Any) -> list[Any]:
     """Return ids in memory as a list; raise InputError for a path, or for an object that is not iterable."""
     if isinstance(ids, str | Path) or not isinstance(ids, Iterable):
         raise InputError(
-            "ids", "must be a list, one a vector, where vectors are in memory", name_of(ids), "Pass the ids themselves."
+            "ids of the vectors",
+            "must be a list, one a vector, where vectors are in memory",
+            name_of(ids),
+            "Pass the ids themselves.",
         )
     return list(in_order(ids))
 

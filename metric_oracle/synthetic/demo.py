@@ -35,7 +35,8 @@ ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
 # Limits for metrics that need an encoder, because encoding on a CPU is slow.
 MAX_ENCODED, MAX_QUERIES = 400, 50
-COMMANDS = example.COMMANDS[1:]  # to try in the folder of a demonstration, which has an index
+# To try in the folder of a demonstration, which has an index.
+COMMANDS = tuple(line for line in example.COMMANDS if "build-index" not in line)
 
 
 @dataclass(frozen=True)

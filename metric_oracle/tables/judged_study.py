@@ -14,13 +14,13 @@ from annotated_doc import Doc
 
 from metric_oracle.base import choices
 from metric_oracle.base.declared import Flag
-from metric_oracle.base.errors import called
+from metric_oracle.base.errors import InputError, called
 from metric_oracle.base.progress import Progress, counter, say
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import AnyIndex
 from metric_oracle.indexes.store import to_arrow
-from metric_oracle.judges.given import MetricsOrJudges, one_judge, parted
+from metric_oracle.judges.given import MetricsOrJudges, one_judge
 from metric_oracle.judges.judge import Judge, Pair
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.baselines import DRAWS, drawn_rows
@@ -97,6 +97,12 @@ class JudgedReports:
 def default_pool(metrics: Sequence[str]) -> str:
     """Return the pool that a study under these metrics has by default."""
     return ",".join([*(f"{metric}:{LISTED}" for metric in metrics), f"random:{DRAWS}"])
+
+
+def check_metrics(names: Sequence[str] | None) -> None:
+    """Raise InputError if there is no metric beside a judge, under which its pool is searched."""
+    if not names:
+        raise InputError("metrics", "must be at least one beside a judge", "none", "Add one, such as bleu.")
 
 
 def with_columns(
@@ -203,8 +209,9 @@ def study_pairs(
     >>> index = mo.build_index("train.csv", "INDEX")
     >>> mo.study_pairs(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu").write("pairs.parquet")
     """
-    names, judges = parted(metrics)
-    given = one_judge(judges)
+    names, given = one_judge(metrics, "metrics")
+    if given is not None:
+        check_metrics(names)
     known = set[str]() if given is None else given.known_pairs()
     sides = Sides.of(queries, models or {}, OF_STUDY)
     inputs = study_inputs(index, sides, names, inner=inner, pool=pool, progress=progress)

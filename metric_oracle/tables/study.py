@@ -45,7 +45,7 @@ from metric_oracle.sources.attaching import attach_sources, run_models
 from metric_oracle.sources.token_states import OpenedEncoder
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Comparison
-from metric_oracle.tables.judged_study import JudgedReports, PoolOfStudy, default_pool, with_columns
+from metric_oracle.tables.judged_study import JudgedReports, PoolOfStudy, check_metrics, default_pool, with_columns
 from metric_oracle.tables.study_folder import Steps, checksum_of, file_name, study_job
 from metric_oracle.tables.study_inputs import (
     BASELINES,
@@ -157,6 +157,8 @@ def study(
     ['model', 'rouge-l oracle', 'most frequent', 'identity', 'random (expected)']
     """
     chosen, given_judges = parted(metrics)
+    if given_judges:
+        check_metrics(chosen)
     with opened_judges(given_judges) as judges:
         if not judges:
             check_left_out({"pool": pool}, "without a judge")

@@ -83,7 +83,8 @@ def test_samples_are_never_the_reference(tmp_path, oracle):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     code, _, err = oracle("best-of", str(path), str(path), "-m", "rouge-l")
     assert code == 2
-    assert "candidates are 'tries', 'reference'. Pass --text-column tries" in err
+    assert "candidates are 'tries', 'reference'. Say how it is read: oracle reports NAME " in err
+    assert "s.jsonl --text-column tries; columns" in err
     assert [*mo.read_samples(path, mo.Read(text_column="tries")).texts[0]] == [HUMAN[0], MODEL[0]]
 
 

@@ -177,7 +177,9 @@ def test_align_refuses_graphs_of_other_sections(tmp_path):
 
 def test_align_refuses_foreign_ids(tmp_path):
     graphs = read_graphs(write(tmp_path, {"a": FIRST}))
-    with pytest.raises(InputError, match=r"ids must occur among the study ids of .*\.json; got none of 1 reports"):
+    with pytest.raises(
+        InputError, match=r"ids of the reports must occur among the study ids of .*\.json; got none of 1 reports"
+    ):
         align_graphs(graphs, ["b"], REPORTS[:1])
 
 

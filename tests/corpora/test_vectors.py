@@ -155,7 +155,7 @@ def altered(place, value):
         (VALUES[0], DtypeError, r"floating 2-d array; got shape \(2,\) and dtype float32"),
         (VALUES.astype(int), DtypeError, "floating 2-d array; .* dtype int64"),
         (VALUES[:0], InputError, r"vectors must be at least one; got shape \(0, 2\)"),
-        (VALUES[:2], InputError, "ids must be as many as vectors; got 3 in .* and 2 in"),
+        (VALUES[:2], InputError, "ids of the vectors must be as many as vectors; got 3 in .* and 2 in"),
         (altered((1, 0), np.nan), InputError, r"every vector must be finite; got row 2 \(id '50000002'\)"),
         (altered((2, 0), -np.inf), InputError, "every vector must be finite; got row 3"),
         (altered((2, 0), 1e300), InputError, "every vector must be finite; got row 3"),
@@ -171,10 +171,10 @@ def test_bad_vectors(tmp_path, ids_file, values, error, match):
 
 
 def test_ids_are_passed_exactly_once(tmp_path, ids_file):
-    with pytest.raises(InputError, match="ids must be given where the file holds no ids"):
+    with pytest.raises(InputError, match="ids of the vectors must be given where the file holds no ids"):
         read_embeddings(save_npy(tmp_path, VALUES))
     np.savez(tmp_path / "e.npz", ids=np.array(IDS), embeddings=VALUES)
-    with pytest.raises(InputError, match="ids must be left out where the file holds ids"):
+    with pytest.raises(InputError, match="ids of the vectors must be left out where the file holds ids"):
         read_embeddings(tmp_path / "e.npz", ids=ids_file)
 
 
@@ -183,7 +183,7 @@ def test_ids_are_passed_exactly_once(tmp_path, ids_file):
     [
         ("ids.txt", "a\nb\na\n", "an id occurs more than once in .*: 'a'"),
         ("ids.txt", "a\n\nb\n", "there is no id in row 2 of "),
-        ("ids.csv", "nr,report\n1,A.\n", "ids must have a column with a usual id name"),
+        ("ids.csv", "nr,report\n1,A.\n", "ids of the vectors must have a column with a usual id name"),
     ],
 )
 def test_bad_ids(tmp_path, name, content, match):
@@ -261,7 +261,9 @@ def test_headers_that_promise_something_else(tmp_path, ids_file, name, header):
 def test_npz_ids_beyond_ascii(tmp_path):
     path = tmp_path / "e.npz"
     np.savez(path, ids=np.array([b"\xff1", b"2", b"3"]), v=VALUES)
-    with pytest.raises(InputError, match=rf"ids must be text or numbers; got bytes beyond ASCII in {path}"):
+    with pytest.raises(
+        InputError, match=rf"ids of the vectors must be text or numbers; got bytes beyond ASCII in {path}"
+    ):
         read_embeddings(path)
     np.savez(path, ids=np.array(["é", "2", "3"]), v=VALUES)
     assert read_embeddings(path).ids == ["é", "2", "3"]

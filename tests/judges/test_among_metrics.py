@@ -86,7 +86,9 @@ def test_no_judge_is_asked_before_the_pairs_of_all_are_counted(index, call):
     asked = []
     first = mo.judge(lambda pairs: asked.extend(pairs) or worth(pairs), name="first", direction="higher")
     second = mo.judge(worth, name="second", direction="higher", most=1)
-    with pytest.raises(mo.MetricOracleError, match=r"^\w+: most must be at least \d+, the pairs to judge; got 1\. Ju"):
+    with pytest.raises(
+        mo.MetricOracleError, match=r"^\w+: most of the judge \w+ must be at least \d+, the pairs to judge; got 1\. Ju"
+    ):
         call(index, [first, second])
     assert asked == []
 

@@ -195,7 +195,9 @@ def test_the_cost_is_told_before():
     with mo.judge(common, direction="higher", most=100, seconds_per_pair=1).opened() as judge:
         judge.check_cost(110, 10, said.append)
         assert said[-1] == "common: 100 distinct pairs to judge, and 10 that are kept; about 100 s"
-        with pytest.raises(InputError, match=r"^most must be at least 101, the pairs to judge; got 100\. Judge fewer"):
+        with pytest.raises(
+            InputError, match=r"^most of the judge \w+ must be at least 101, the pairs to judge; got 100\. Judge fewer"
+        ):
             judge.check_cost(111, 10, None)
 
 
@@ -360,10 +362,10 @@ def test_the_error_of_a_function_passes_and_what_it_answered_is_kept(tmp_path):
         ({"command": common, "keep": "K"}, r"^judge: name must be given with keep; got None\. It says whose judgement"),
         ({"command": " "}, r"^judge: command must have a program, with each quote closed; got none\. Check it\.$"),
         ({"command": "python 'my judge.py"}, r"^judge: command must have a program, with each quote closed; got none"),
-        ({"command": "/no/such/program -x"}, r"^judge must be a command that starts; got /no/such/program \(No such f"),
+        ({"command": "/no/such/program -x"}, r"^command must be one that starts; got /no/such/program \(No such f"),
         ({"command": common, "best": 0.5}, r"^best must be a score that none is better than, as 1 is; got 0\.5\."),
         ({"command": common, "best": 0.5, "direction": "lower"}, r"that none is better than, as 0 is; got 0\.5\."),
-        ({"command": "no\0such"}, r"^judge must be a command that starts; got no\\0such \(it has a NUL char"),
+        ({"command": "no\0such"}, r"^command must be one that starts; got no\\0such \(it has a NUL char"),
         ({"files": "none.csv"}, r"^there is no file none\.csv"),
     ],
 )  # fmt: skip

@@ -114,7 +114,9 @@ def test_a_study_says_which_judges_it_had(folder, oracle):
     asked, of_study = mo.project().judges, mo.project("study/oracle.toml").judges
     assert [*of_study] == ["kept", "missing"]
     for name, judge in of_study.items():
-        assert (judge.command, judge.direction, judge.best) == (asked[name].command, "lower", 0)
+        *program, file = judge.command
+        assert (program, judge.direction, judge.best) == ([*asked[name].command[:-1]], "lower", 0)
+        assert (judge.folder / file).resolve() == folder / asked[name].command[-1]  # it is found from there
         assert judge.version == asked[name].version
     assert of_study["kept"].keep.resolve() == folder / "kept"
     code, _, err = oracle("report", "study", "--out", "page.html")
@@ -132,7 +134,7 @@ def test_a_study_says_which_judges_it_had(folder, oracle):
         ('[judge.x]\ncommand = "true"\n', r"line 1: judge is not known\. Did you mean judges\?$"),
         ('judges = "x"\n', r"line 1: judges must be a table \[judges\.NAME\]; got str\. Write \[judges\.NAME\]\.$"),
         ('[judges.x]\ncommand = 3\n', r"line 2: command must be text in quotes; got 3\. Write it so\.$"),
-        ('[judges.x]\nfiles = [3]\n', r"line 2: files must be text in quotes; got \[3\]\. Write it so\.$"),
+        ('[judges.x]\nfiles = [3]\n', r"line 2: files must be text in quotes; got a list of int\. Write it so\.$"),
         ('[judges.x]\ndirection = "up"\n', r"line 2: direction must be one of higher, lower; got 'up'\. Choose one\.$"),
         ('[judges.x]\nbest = "1"\n', r"line 2: best must be a number; got '1'\. Write it so\.$"),
         ('[judges.x]\nmost = 0\n', r"line 2: most must be an int of at least 1; got 0\. Choose another number\.$"),
@@ -156,8 +158,10 @@ def test_entries_that_describe_no_judge_are_one_line(folder, fails, entry, line)
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("score test.csv model.csv -m bleu,mising", r"score: --metric must be one of those that oracle metrics lists; "
-         r"got 'mising'\. Choose one, or for scores and oracle rerank a judge of oracle\.toml; "),
+        ("score test.csv model.csv -m bleu,mising", r"score: --metrics must be metrics or judges of oracle\.toml; "
+         r"got 'mising'\. Did you mean 'missing'\?$"),
+        ("score test.csv model.csv -m bleu,zzz", r"score: --metric must be one of those that oracle metrics lists; "
+         r"got 'zzz'\. Choose one \(docs/coming-from\.md has other names\), or name a judge in oracle\.toml\.$"),
         ("score test.csv model.csv -m missing,missing", r"score: --metrics must have each judge once; got 'missing'\."),
         ("rerank INDEX test.csv -m missing,kept --pool all", r"rerank: --metrics? must have one judge; got 2\. Make o"),
         ("build-index test.csv -m bleu,missing --out new", r"build-index: --metrics must be names of metrics; got a j"),

@@ -153,16 +153,16 @@ def calls(folder):
         return [pl.read_parquet(folder / name).rows() for name in ("mined.parquet", "pairs.parquet")]
 
     def study(corpus):
-        rows = mo.study(corpus, TESTS, {"model": TESTS}, metrics="bleu,rouge-l", pool="jaccard:1:3", **JUDGE)
+        rows = mo.study(corpus, TESTS, {"model": TESTS}, metrics=["bleu", "rouge-l", JUDGE], pool="jaccard:1:3")
         return {name: row.table for name, row in rows.items()}
 
     return {
         "random": lambda corpus: mo.baseline(corpus, TESTS, "random", "bleu").table,
         "most frequent": lambda corpus: mo.baseline(corpus, TESTS, "most-frequent", "bleu").table,
         "expectation": lambda corpus: mo.expectation(corpus, TESTS, "rouge-l").table,
-        "judged expectation": lambda corpus: mo.expectation(corpus, TESTS, "rouge-l,bleu", draws=4, **JUDGE).table,
-        "rerank": lambda corpus: mo.rerank(corpus, TESTS, pool=pool, audit=3, **JUDGE).table,
-        "rerank all": lambda corpus: mo.rerank(corpus, TESTS, pool="all", **JUDGE).table,
+        "judged expectation": lambda corpus: mo.expectation(corpus, TESTS, ["rouge-l", "bleu", JUDGE], draws=4).table,
+        "rerank": lambda corpus: mo.rerank(corpus, TESTS, JUDGE, pool=pool, audit=3).table,
+        "rerank all": lambda corpus: mo.rerank(corpus, TESTS, JUDGE, pool="all").table,
         "pool": lambda corpus: mo.pool(corpus, TESTS, pool=f"{pool},rouge-l+bleu:2").table,
         "verify": lambda corpus: mo.verify(corpus, mo.retrieve(corpus, TESTS, "bleu"), TESTS),
         "where": lambda corpus: (

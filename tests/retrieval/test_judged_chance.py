@@ -193,7 +193,7 @@ def test_judgements_of_the_pairs_are_told_and_kept(world, tmp_path):
     assert f"words: {n} distinct pairs to judge; about {n / 24:.1f} days" in lines
     again = mo.expectation(index, given, ["bleu", kept], draws=2)
     assert (again.table, len(judge.asked)) == (first.table, n)
-    with pytest.raises(InputError, match=r"most must be at least 79, the pairs to judge; got 5"):
+    with pytest.raises(InputError, match=r"most of the judge \w+ must be at least 79, the pairs to judge; got 5"):
         mo.expectation(index, tests, ["rouge-l", Judge(shared).named(most=5)], draws=2, seed=5)
 
 

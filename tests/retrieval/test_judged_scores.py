@@ -63,7 +63,7 @@ def test_rows_of_a_judge_make_a_table(tmp_path):
 
 def test_too_many_pairs_are_refused_before_any_is_judged():
     judge = Judge()
-    with pytest.raises(InputError, match=r"most must be at least 3, the pairs to judge; got 2"):
+    with pytest.raises(InputError, match=r"most of the judge \w+ must be at least 3, the pairs to judge; got 2"):
         mo.score(TRUTH, WRITTEN, ["bleu", mo.judge(judge, name="green_score", most=2)])
     assert judge.asked == []
 

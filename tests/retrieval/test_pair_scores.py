@@ -490,8 +490,8 @@ def test_arguments_of_rows(index, queries, rows):
     ):
         with pytest.raises(InputError, match=match + got + r"\. Pass rows of this index\.$"):
             score_rows(index, queries, bad, system="x")
-    with pytest.raises(InputError, match=r"^metrics must be at least one; got none\. Name at least one"):
-        score_rows(index, queries, rows, [], system="x")
+    with pytest.raises(InputError, match=r"^score: metrics must be at least one; got none\. Name at least one"):
+        mo.score(["a"], ["b"], [])
     for settings in ({"idf": "off"}, {"rescale": False}):
         match = rf"^{next(iter(settings))} must be left out without BERTScore among the metrics; got a value"
         with pytest.raises(InputError, match=match):

@@ -376,7 +376,7 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
         (["--pool", "all", "--weights", "w.json"], "--weights must be left out for a pool that is the whole "),
         (["--pool", "bleu:3", "--recall", "0.5", "--audit", "2"], "--recall must be given with --audit and without"),
         (["--pool", "bleu", "--recall", "0.5"], "--recall must be given with --audit and without"),
-        (["--pool", "crepe:3"], "--metric must be one with an exact search; got 'crepe', whose "),
+        (["--pool", "crepe:3"], "a metric of --pool must be one with an exact search; got 'crepe', "),
         (["--pool", "bleu:11"], "--pool must be all, or an int from 1 to 10 (reports that bleu-2 can score); got 11."),
         (["--pool", "bleu:3", "-k", "4"], "-k must be an int from 1 to 3 (reports of the pool); got 4."),
         (["--pool", "all", "--audit", "2"], "--audit must be left out where the pool is the whole corpus; got 2."),
@@ -397,9 +397,9 @@ def test_wrong_use_of_the_command(oracle, tmp_path, index, crepe, words, line):
     [
         ([], r"oracle rerank: --metrics is missing\. See \"oracle rerank --help\"\.$"),
         (["-m", "crepe"], r"rerank: --crepe must name a checkpoint; got none\. Add --crepe FOLDER\.$"),
-        (["-m", "bleu"], r"rerank: --metric must be a judge or crepe; got 'bleu'\. Search for the best under a metric "
-                         r"with oracle retrieve, and name a judge in oracle\.toml\.$"),
-        (["-m", "crepe,bleu"], r"rerank: --metric must be a judge or crepe; got 'crepe', 'bleu'\. Search"),
+        (["-m", "bleu"], r"rerank: --metric must be one judge or crepe; got 'bleu'\. Search for the best under a "
+                         r"metric with oracle retrieve, and name a judge in oracle\.toml\.$"),
+        (["-m", "crepe,bleu"], r"rerank: --metric must be one judge or crepe; got 'crepe', 'bleu'\. Search"),
     ],
 )  # fmt: skip
 def test_without_a_judge(oracle, tmp_path, index, words, line):
@@ -413,18 +413,18 @@ def test_without_a_judge(oracle, tmp_path, index, words, line):
         (
             [JUDGE, MIRRORED],
             {},
-            r"^rerank: metrics must have each judge once; got 'worth'\. Leave one out, or name it o",
+            r"^rerank: metric must have each judge once; got 'worth'\. Leave one out, or name it o",
         ),
-        ([JUDGE, OTHER], {}, r"^rerank: metrics must have one judge; got 2\. Make one call for each judge\.$"),
+        ([JUDGE, OTHER], {}, r"^rerank: metric must have one judge; got 2\. Make one call for each judge\.$"),
         (
             [JUDGE, "bleu"],
             {},
-            r"^rerank: metric must be a judge or crepe; got 'bleu'\. Search for the best under a met",
+            r"^rerank: metric must be one judge or crepe; got 'bleu'\. Search for the best under a met",
         ),
         (
             [],
             {},
-            r"^rerank: metric must be a judge or crepe; got 'none'\. Search for the best under a metric with mo\.",
+            r"^rerank: metric must be one judge or crepe; got 'none'\. Search for the best under a metric with mo\.",
         ),
         (
             JUDGE,

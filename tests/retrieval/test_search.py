@@ -315,10 +315,10 @@ def test_more_threads_than_any_machine_has(index, queries):
         ("radgraf", r"Did you mean 'radgraph'\?"),
         ("rouge", r"Did you mean 'rouge-l'\?"),
         ("meteor", r"Did you mean 'meteor:nltk' or 'meteor:nltk-stems'\?"),
-        ("green", r"Choose one; docs.*"),
+        ("green", r"Choose one \(docs.*"),
         ("bleu,rouge-l", r"Name one metric\."),
-        ("xyz", r"Choose one; docs.*"),
-        ("", r"Choose one; docs.*"),
+        ("xyz", r"Choose one \(docs.*"),
+        ("", r"Choose one \(docs.*"),
     ],
 )
 def test_unknown_metric(index, queries, metric, hint):

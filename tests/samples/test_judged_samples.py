@@ -70,6 +70,6 @@ def test_consensus_under_a_judge(tmp_path):
 def test_too_many_pairs_of_samples_are_refused(call):
     judge = Judge()
     arguments = (SAMPLES, TRUTH) if call == "best_of" else (SAMPLES,)
-    with pytest.raises(InputError, match=r"most must be at least (7|18), the pairs to judge; got 5"):
+    with pytest.raises(InputError, match=r"most of the judge \w+ must be at least (7|18), the pairs to judge; got 5"):
         getattr(mo, call)(*arguments, ["rouge-l", mo.judge(judge, name="green_score", most=5)])
     assert judge.asked == []

@@ -34,6 +34,7 @@ WRAPPED = re.compile(r"(\w+\|[^\n]*)\n(?=[^\s|]+\|)")  # a signature of one line
 FINGERPRINT = re.compile(r"(?<=fingerprint)\s+[0-9a-f]+\s+[0-9a-f]+")
 # What each shard has for itself: its documents, and the pairs that its bounds skip.
 OF_SHARDS = re.compile(r'\n *"units": \d+,?|[\d.]+% of pairs skipped: [^\n]*(\n[^\n|]+$)?', re.MULTILINE)
+ADDED = re.compile(r"^(columns +)remark, (.*), zz", re.MULTILINE)  # columns of a table that `rename` changed
 LONG = re.compile(r"-?\d+\.\d{9,}(?:e-?\d+)?")  # a float that is written whole: the last digits may be rounding
 LETTERS = str.maketrans("0123456789", "abcdefghij")
 DIGITS = str.maketrans("abcdefghij", "0123456789")
@@ -176,7 +177,8 @@ def renamed(text):
 
 
 def named_back(text):
-    """Return a text with the ids as they were."""
+    """Return a text with the ids as they were, and without the added columns where `oracle reports` lists columns."""
+    text = ADDED.sub(r"\1\2" + " " * len("remark, , zz"), text)
     return re.sub(r"\bk([a-j]{7})\b", lambda found: "5" + found[1].translate(DIGITS), text)
 
 

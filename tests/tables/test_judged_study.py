@@ -187,7 +187,9 @@ def test_by_default_the_pool_has_the_best_under_each_metric(index):
 def test_a_study_that_goes_on_judges_no_pair_twice(index, tmp_path):
     out, keep = tmp_path / "study", tmp_path / "kept"
     judge = Judge()
-    with pytest.raises(InputError, match=r"^study: most must be at least \d+, the pairs to judge; got 5"):
+    with pytest.raises(
+        InputError, match=r"^study: most of the judge \w+ must be at least \d+, the pairs to judge; got 5"
+    ):
         run(index, judge.named(keep=keep, most=5), pool="bleu:3", out=out)
     assert judge.asked == []
     first = run(index, judge.named(keep=keep), pool="bleu:3", out=out)

@@ -264,11 +264,11 @@ def test_columns_of_a_model_are_named_by_the_model(world, tmp_path, oracle, name
     asked = ["study", index.folder, paths["test"], "-m", "bleu", "--format", "jsonl"]
     code, _, err = oracle(*asked, file)
     assert code == 2
-    step = f"say it once: oracle reports NAME {file} --id-column NAME --text-column NAME; columns: 'Fall', 'Befund'."
-    assert f"is clearly the predictions. Pass --id-column NAME and --text-column NAME, or {step}" in err
+    step = f"oracle reports NAME {file} --id-column NAME --text-column NAME; columns: 'Fall', 'Befund'."
+    assert f"is clearly the predictions. Say how it is read: {step}" in err
     code, _, err = oracle(*asked, named("M", file, text_column="Befund"))
     assert code == 2
-    assert "Pass --id-column NAME, or say it once: oracle reports NAME " in err
+    assert f"Say how it is read: oracle reports NAME {file} --id-column NAME --text-column Befund; columns: " in err
     assert "If none of them has ids, pass --ids FILE by oracle reports NAME FILE with one id" in err
     code, out, err = oracle(*asked, named("M", file, text_column="Befund", id_column="Fall"))
     assert code == 0, err
