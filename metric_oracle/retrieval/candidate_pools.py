@@ -165,7 +165,9 @@ def planned_pool(
         whose = f"a metric of {option('pool', python='pool')}"
         raise InputError(whose, error.rule, error.value, error.step) from None
     opened = corpus_of(index, records, progress)
-    searches = [plan(opened, name, own) for name, own in of_lists.items()]
+    # The records have what the weights file says.
+    unweighted = [replace(own, weights=None) for own in of_lists.values()]
+    searches = [plan(opened, record, own) for record, own in zip(records, unweighted, strict=True)]
     for search, size in zip(searches, sizes.values(), strict=True):
         n_rows = n_scorable(opened, search.metric)
         if size is not None and not 1 <= size <= n_rows:
