@@ -27,7 +27,6 @@ from metric_oracle.base.declared import (
     declarations,
     introduction,
 )
-from metric_oracle.base.errors import called
 from metric_oracle.commands import options
 from metric_oracle.commands.groups import Command
 from metric_oracle.commands.inputs import Inputs, Names
@@ -121,6 +120,7 @@ class Registered:
             Path.cwd()  # an error if it was deleted, before a file is missed in it
             given = {name: _without_dots(value) for name, value in given.items()}
             _check([option for option in found if option.name not in self.reports], given)
+            _check_indexes(found, given)
             be_quiet(given["quiet"])
             files = [*_files(found, given)]
             to = Destination(given.get("out") if self.endings else None, given.get("plot"), given.get("format"), files)
@@ -216,14 +216,6 @@ class Registered:
                 objects.setdefault(argument, {})[option.declared.name] = value
             else:
                 values[argument] = value
-        for option in found:
-            value = given[option.name]
-            if option.is_index and isinstance(value, Path) and value.is_file():
-                # A file of reports would be searched as a corpus, also where INDEX and QUERIES are swapped.
-                from metric_oracle.indexes.manifest import no_index
-
-                with called(self._function().__name__):
-                    raise no_index(value)
         for argument, options_given in objects.items():
             values[argument] = declared[argument].object(**options_given)
         if self.endings and "out" in declared:
@@ -271,3 +263,16 @@ def _check(found: Sequence[Option], given: Mapping[str, Any]) -> None:
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, Path):
                 check_path(option.name, str(value), is_new=option.is_output)
+
+
+def _check_indexes(found: Sequence[Option], given: Mapping[str, Any]) -> None:
+    """Raise IndexFormatError for a file where an index is wanted.
+
+    In Python a file there is one of reports. A command with INDEX and QUERIES exchanged would search the test reports.
+    """
+    for option in found:
+        value = given[option.name]
+        if option.is_index and isinstance(value, Path) and value.is_file():
+            from metric_oracle.indexes.manifest import no_index
+
+            raise no_index(value)
