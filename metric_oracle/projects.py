@@ -116,7 +116,7 @@ class Project(Mapping[str, AttachedReports]):
         return replace(made, title=entry.get("title", name))
 
     def entries(self, kind: str) -> dict[str, dict[str, Any]]:
-        """Return the entries of a kind as they are written, by name."""
+        """Return the entries of a kind, such as "judges", by name, with the keys and values that the file has."""
         written = tomllib.loads(self._text).get(kind, {})
         return {name: dict(entry) for name, entry in written.items()}
 
@@ -190,7 +190,7 @@ def current(path: Path | None = None) -> Project | None:
 
 
 def place_of(path: Path | None = None) -> Path:
-    """Return the path of the project of a command; see `current`."""
+    """Return the path of the oracle.toml that a command uses, also if there is none yet; see `current`."""
     return path or Path(os.environ.get(VARIABLE) or FILE)
 
 
@@ -421,22 +421,15 @@ def entry_of_judge(given: GivenJudge, place: Path) -> dict[str, Any]:
         _relative(at / word, place) if (at / word).is_file() and not Path(word).is_absolute() else word
         for word in words
     ]
-    entry = {
-        "command": shlex.join(moved) or None,
-        "files": [_relative(path, place) for path in given.files] or None,
-        "direction": given.direction,
-        "best": given.best,
-        "version": given.version or None,
-        "keep": None if given.keep is None else _relative(given.keep, place),
-        "timeout": given.timeout,
-        "most": given.most,
-        "seconds-per-pair": given.seconds_per_pair,
-    }
-    return {name: value for name, value in entry.items() if value is not None}
+    entry = {name: getattr(given, name) for name in keys_of("judges")}
+    entry["command"] = shlex.join(moved)
+    entry["files"] = [_relative(path, place) for path in given.files]
+    entry["keep"] = given.keep and _relative(given.keep, place)
+    return {name.replace("_", "-"): value for name, value in entry.items() if value not in (None, "", [])}
 
 
 def _relative(path: str | Path, place: Path) -> str:
-    """Return a path as an entry has it, from the folder of the project; whole if only the root is above both."""
+    """Return a path relative to the folder of the project, as entries have it; absolute if only the root is shared."""
     folder, whole = place.parent.resolve(), Path(path).resolve()
     shared = os.path.commonpath([folder, whole])
     return str(whole) if shared == whole.anchor else os.path.relpath(whole, folder)

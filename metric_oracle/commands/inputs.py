@@ -89,7 +89,7 @@ class Names:
         for name in metrics:
             near = [] if name in judges or find_metric(name) is not None else get_close_matches(name, judges, n=1)
             if near:
-                rule = "must be metrics or judges of oracle.toml"
+                rule = "must be metrics, or judges that oracle.toml names"
                 raise InputError("metrics", rule, shown(name), f"Did you mean {near[0]!r}?")
         return [judges.get(name, name) for name in metrics]
 
@@ -113,7 +113,7 @@ class Names:
             raise InputError(argument, rule, "none", "Add the file of reports that they belong to.")
 
     def _encoder(self, inputs: Inputs) -> dict[str, Any]:
-        """Return what the name of an encoder stands for, as far as the argument takes it."""
+        """Return the options of the encoder that was typed, those that the argument takes."""
         typed = self.given.get("encoder")
         if typed is None:
             return {}

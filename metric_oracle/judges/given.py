@@ -11,8 +11,8 @@ from annotated_doc import Doc
 from annotated_types import Gt
 
 from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_declared, check_given, check_left_out
-from metric_oracle.base.declared import IN_PYTHON, Flag, declarations
+from metric_oracle.base.arguments import check_given, check_left_out
+from metric_oracle.base.declared import IN_PYTHON, Flag
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.files import checksum, identify
 from metric_oracle.base.job import Job
@@ -90,7 +90,7 @@ class GivenJudge:
             yield with_kept
 
     def known_pairs(self) -> set[str]:
-        """Return the ids of the pairs that it has scored: those of its files, and those that its folder keeps."""
+        """Return the ids of the pairs that have a score already, in the files or in the folder `keep`."""
         pairs = {*read_judged(self.files, self.name)}
         if self.keep is not None:
             with Judgements.open(self.keep, self.name, self.version) as before:
@@ -178,10 +178,6 @@ def judge(
     >>> mo.score(["no acute process"], ["no acute disease"], ["rouge-l", length]).mean()
     {'rouge-l': 0.6666666666666666, 'differing': 0.0}
     """
-    given = {"direction": direction, "best": best, "timeout": timeout, "batch": batch, "most": most}
-    given |= {"seconds_per_pair": seconds_per_pair}
-    for argument, value in given.items():
-        check_declared(argument, value, declarations(judge)[argument].annotation)
     if command is not None and files is not None:
         raise InputError("give command or files, and not both.", "A command is asked, files have its scores.")
     own = str(getattr(command, "__name__", ""))
@@ -244,7 +240,7 @@ def _words(command: str) -> list[str]:
     except ValueError:  # a quote is not closed
         words = []
     if not words:
-        raise InputError("command", "must have a program, with each quote closed", "none", "Check it.")
+        raise InputError("command", "must name a program, with each quote closed", "none", "Check it.")
     return words
 
 

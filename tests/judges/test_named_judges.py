@@ -141,7 +141,7 @@ def test_a_study_says_which_judges_it_had(folder, oracle):
         ('[judges.x]\nmost = 1.5\n', r"line 2: most must be a whole number; got 1\.5\. Write it so\.$"),
         ('[judges.x]\nseconds-per-pair = 0\n', r"line 2: seconds-per-pair must be a number above 0; got 0\. Choose an"),
         ('[judges.x]\nseconds_per_pair = 1\n', r"line 2: seconds_per_pair is not known\. Did you mean seconds-per-pai"),
-        ('[judges.x]\ndirection = "lower"\ncommand = " "\n', r"line 3: command must have a program, with each quote c"),
+        ('[judges.x]\ndirection = "lower"\ncommand = " "\n', r"line 3: command must name a program, with each quote c"),
         ('[judges.x]\ndirection = "lower"\ntimeout = 3\n', r"line 3: timeout must be left out for a judge that is no"),
         ('[judges.x]\ncommand = "true"\nfiles = "x.csv"\n', r"line 1: x: give command or files, and not both\. A comm"),
         ('[judges.green_score]\ncommand = "true"\ndirection = "lower"\n', r"line 3: direction must be that of the kno"),
@@ -158,8 +158,8 @@ def test_entries_that_describe_no_judge_are_one_line(folder, fails, entry, line)
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("score test.csv model.csv -m bleu,mising", r"score: --metrics must be metrics or judges of oracle\.toml; "
-         r"got 'mising'\. Did you mean 'missing'\?$"),
+        ("score test.csv model.csv -m bleu,mising", r"score: --metrics must be metrics, or judges that oracle\.toml "
+         r"names; got 'mising'\. Did you mean 'missing'\?$"),
         ("score test.csv model.csv -m bleu,zzz", r"score: --metric must be one of those that oracle metrics lists; "
          r"got 'zzz'\. Choose one \(docs/coming-from\.md has other names\), or name a judge in oracle\.toml\.$"),
         ("score test.csv model.csv -m missing,missing", r"score: --metrics must have each judge once; got 'missing'\."),
