@@ -481,12 +481,12 @@ def columns_error(
 
 
 def note_on_headers(n: int) -> str:
-    """Return the note on n rows that repeated the header and were left out, "" if there were none."""
+    """Return a note that n rows repeated the header and were left out; "" if n is 0."""
     return f"without {n:,} row{'s' * (n > 1)} that repeat{'s' * (n == 1)} the header" if n else ""
 
 
 def named(id_column: str | None, text_column: str | None) -> dict[str, str]:
-    """Return the columns that must be named or were, by argument; see `columns_error`."""
+    """Return the arguments for the two columns with their names, without an argument whose name is None."""
     columns = {"id_column": id_column, "text_column": text_column}
     return {name: column for name, column in columns.items() if column is not None}
 
@@ -539,10 +539,10 @@ def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[An
         raise only
     problems = ", and ".join(error.sentence.removesuffix(".") for error in errors.values())
     lines = "; ".join(dict.fromkeys(entry_line(error.path, error.columns) for error in errors.values()))
-    whose = {error.path: f"columns{f' of {error.path}' if len(errors) > 1 else ''}" for error in errors.values()}
-    columns = "; ".join(f"{whose[error.path]}: {error.header}" for error in errors.values())
-    how = "it is" if len(errors) == 1 else "they are"
-    raise ColumnsError(f"{problems}.", f"Say how {how} read: {lines}; {columns}.{only.more}")
+    if len(errors) == 1:
+        raise ColumnsError(f"{problems}.", f"Say how it is read: {lines}; columns: {only.header}.{only.more}")
+    columns = "; ".join(f"columns of {error.path}: {error.header}" for error in errors.values())
+    raise ColumnsError(f"{problems}.", f"Say how they are read: {lines}; {columns}.{only.more}")
 
 
 def _is_cell(name: str, cells: Sequence[str]) -> bool:
@@ -699,7 +699,7 @@ def are_mimic_images(ids: Sequence[str]) -> bool:
 
 
 def repeated(values: Iterable[str]) -> list[str]:
-    """Return the values that occur more than once, each once, in the order in which they occur again."""
+    """Return the values that occur more than once, in the order of their second occurrences."""
     seen: set[str] = set()
     return list(dict.fromkeys(value for value in values if value in seen or seen.add(value)))  # type: ignore[func-returns-value]
 
