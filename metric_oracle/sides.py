@@ -303,7 +303,10 @@ class Sides:
         return {argument: value for argument, value in own.items() if argument not in shared}
 
     def check_sources(self, name: str, metrics: Sequence[Metric]) -> None:
-        """Raise InputError unless both sides have the sources of the metrics; of none, all that one side has."""
+        """Raise InputError unless both sides have the sources that the metrics read.
+
+        Without metrics, every source that one side has must be given for the other, too.
+        """
         read = {kind for record in metrics for kind in record.representations} if metrics else {*REPRESENTATIONS}
         given = self._sources_of_both(name, read)
         given |= {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
@@ -319,9 +322,10 @@ class Sides:
                     raise InputError(what, rule, "none", f"Add {needs.option}{each}.")
 
     def _sources_of_both(self, name: str, needed: Set[str]) -> set[str]:
-        """Return the names of the sources that both sides have; raise InputError for a needed one that one side has.
+        """Return the names of the sources that both sides have.
 
-        With `uncertain` a CheXbert model gives labels, too.
+        Raise InputError if one side lacks a source that is `needed` and that the other side has. With `uncertain` a
+        CheXbert model gives labels, too.
         """
         assert self.references is not None
         files, own = self.references.sources, self.own_sources(name)

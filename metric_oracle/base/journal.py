@@ -1,4 +1,4 @@
-"""Journals: files to which lines are appended, in which every line that was changed or lost is found at reading.
+"""Journals: files to which lines are appended. Reading one finds every line that was changed or lost since.
 
 Each line is a JSON object. It ends with ``after``, the checksum of the line before it, and ``check``, the checksum of
 the journal's owner and of all bytes of the line before that. So a changed byte is found, and a line that is missing,

@@ -37,7 +37,7 @@ COMMANDS = {
     "reports": Listed(
         "naming",
         _BEGIN,
-        "Name a file of reports in oracle.toml: how it is read, and what lies beside it. Without arguments, list all.",
+        "Give a file of reports a name in oracle.toml, and say how it is read. Without arguments, list all names.",
     ),
     "build-index": Listed("search", _SEARCH, "Build the index of a corpus of reports, which searches read."),
     "retrieve": Listed(

@@ -26,9 +26,9 @@ _OF_JUDGE = {
 
 
 def instead(words: Sequence[str], known: Container[str]) -> str:
-    """Return a sentence on what to type for the former options among words; empty if there is none.
+    """Return a sentence that says what to type in place of the former options of a command line, or "".
 
-    `known` has the options of the command.
+    `words` are the words that were typed, and `known` has the options of the command.
     """
     entries: dict[str, list[str]] = {}
     of_encoder, models, of_crepe = [], [], []
@@ -71,7 +71,7 @@ def _of_judge(given: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _shown(value: str) -> str:
-    """Return what was typed, or "VALUE" for what may be a report."""
+    """Return a value that was typed, or "VALUE" in the place of one that may be a report."""
     return value if shown(value) == repr(value) else "VALUE"
 
 

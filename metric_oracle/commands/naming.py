@@ -34,7 +34,7 @@ def reports(
         bool, Doc("Show what is understood of the file, and write nothing."), Flag("--dry-run", panel=OUTPUT)
     ] = False,
 ) -> None:
-    """Name a file of reports in oracle.toml: how it is read, and what lies beside it. Without arguments, list all.
+    """Give a file of reports a name in oracle.toml, and say how it is read. Without arguments, list all names.
 
     Every other command then takes the name in the place of a file. The entry is written or replaced, and the rest of
     the file stays as it is. Paths in it are relative to its folder.

@@ -26,8 +26,7 @@ def cases_of(
         Sequence[str | Path],
         Doc(
             "The folder of a study, which knows its files, index and test reports; or files of results or scores, such "
-            "as oracle retrieve, rerank, baseline or score wrote with --out. They are needed unless an index alone is "
-            "explored."
+            "as oracle retrieve, rerank, baseline or score wrote with --out. Only with an index can they be left out."
         ),
     ] = (),
     *,

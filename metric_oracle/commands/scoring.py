@@ -137,9 +137,9 @@ def study(
     pairs: Annotated[
         Path | None,
         Doc(
-            "Instead of the study, write the pairs that its judge would score, without those that the files or the "
-            "folder of its entry in oracle.toml have: a file for a judge that runs elsewhere. With the scores among "
-            "these files, the same command line without --pairs then makes the study."
+            "Write a file of pairs for a judge that runs elsewhere, and no study: all that the judge of the study has "
+            "no score for yet. When the files of its entry in oracle.toml have the scores, the same command line "
+            "without --pairs makes the study."
         ),
         Flag(metavar="FILE", panel=OUTPUT),
     ] = None,

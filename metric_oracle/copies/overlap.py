@@ -289,8 +289,8 @@ def overlap(
         str | Path | Index | Any,
         Doc(
             "Index or shard set of the training reports: a folder that [`build_index`][metric_oracle.build_index] "
-            "wrote, with rouge-l and bleu-2; in Python also reports. Columns that an index keeps and the references "
-            "have, too, such as subject_id, get a line each: the share of reports whose value a training report has."
+            "wrote for rouge-l and bleu-2; in Python also reports. A column that the index and the references have, "
+            "such as subject_id, gets a line: the share of reports whose value a training report has, too."
         ),
         Flag(metavar="INDEX"),
     ],

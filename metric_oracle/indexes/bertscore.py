@@ -370,7 +370,7 @@ class StateDocuments(TokenDocuments):
         return self._encoders.setdefault(str(model), encoder)
 
     def files(self) -> Iterator[tuple[str, Columns]]:
-        """Yield states, tokens and description, and the data of the bounds apart."""
+        """Yield files with the states, the tokens, the data of the bounds, and the description."""
         yield "states.arrow", {"states": self.states}
         # Scores also depend on the special ids and the baseline, so both belong to the data files.
         meaning = {"special_ids": np.array(self.description["special_ids"], np.int64)}

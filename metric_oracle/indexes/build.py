@@ -278,7 +278,7 @@ def content_of(
     states: Mapping[str, int],
     files: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the content of a manifest; `counts` has what is recorded of each part, and `files` of each file."""
+    """Return the content of a manifest; `counts` has the entry of each part of the index, and `files` of each file."""
     return {
         "counts": {**counts["reports"], **{state: states[state] for state in sorted(states)}},
         "source": origin[0],

@@ -1,4 +1,4 @@
-"""An index in memory: the files of an index in a folder, held as bytes. Nothing is left on the disk."""
+"""An index in memory: the files that an index has in a folder, held as bytes. It leaves nothing on the disk."""
 
 import tempfile
 from collections.abc import Mapping, Sequence

@@ -122,7 +122,7 @@ class SentenceDocuments(TokenDocuments):
         return {"sentences": len(self.states) - COPIES * (len(self.ptr) - 1), "width": self.states.shape[1]}
 
     def files(self) -> Iterator[tuple[str, Columns]]:
-        """Yield the vectors and their rows, and the data of the bounds apart."""
+        """Yield a file with the vectors and their rows, and one with the data of the bounds."""
         arrays = {"vectors": self.states, "ptr": self.ptr, "row_ptr": self.row_ptr, "row_id": self.row_id}
         yield "sentences.arrow", arrays
         assert self.screens is not None

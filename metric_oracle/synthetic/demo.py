@@ -35,7 +35,7 @@ ENCODED = ("bertscore", "radcliq")
 WIDTH = 768
 # Limits for metrics that need an encoder, because encoding on a CPU is slow.
 MAX_ENCODED, MAX_QUERIES = 400, 50
-# To try in the folder of a demonstration, which has an index.
+# Commands to try in the folder that the demonstration leaves; its index is built.
 COMMANDS = tuple(line for line in example.COMMANDS if "build-index" not in line)
 
 

@@ -100,7 +100,7 @@ def default_pool(metrics: Sequence[str]) -> str:
 
 
 def check_metrics(names: Sequence[str] | None) -> None:
-    """Raise InputError if there is no metric beside a judge, under which its pool is searched."""
+    """Raise InputError unless there is a metric beside the judge: the pool has the best reports under metrics."""
     if not names:
         raise InputError("metrics", "must be at least one beside a judge", "none", "Add one, such as bleu.")
 
