@@ -1,7 +1,7 @@
 """An extension of griffe: the reference shows the docstrings and signatures that `help` shows.
 
 griffe reads sources without running them, whereas the section on parameters is made from the declarations of options
-when the package is imported, see `metric_oracle.base.declared`.
+when the package is imported, see `metric_oracle.base.declarations`.
 """
 
 import inspect
@@ -12,7 +12,7 @@ from typing import Any
 import griffe
 
 import metric_oracle as mo
-from metric_oracle.base.declared import alternatives, declarations, signature_of
+from metric_oracle.base.declarations import alternatives, declarations, signature_of
 
 # The public functions and classes, by where they are defined.
 PUBLIC = {

@@ -12,8 +12,8 @@ from benchmarks import gate, machine
 from benchmarks.bench import Bench, why_not_cuda
 from benchmarks.data import CAPTIONS, CORPORA, HAS_FAISS, LACKING, OF_STATES, SEED, SkippedError, lacking_in
 from benchmarks.workloads import FULL_SIZE, WORKLOADS, Workload
-from metric_oracle.base.choices import Backend
 from metric_oracle.base.errors import BackendError
+from metric_oracle.base.option_types import Backend
 from metric_oracle.bench.timing import spread
 
 

@@ -28,8 +28,8 @@ from benchmarks.data import (
 from benchmarks.floor import Ceilings, measure_ceilings
 from benchmarks.peers import PEERS, Score
 from benchmarks.state_peers import APPROXIMATE, STATE_PEERS, recalls
-from metric_oracle.base.choices import Backend
 from metric_oracle.base.errors import BackendError
+from metric_oracle.base.option_types import Backend
 from metric_oracle.bench.timing import Study, alone, run_alone, study, timed
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.pool import n_threads

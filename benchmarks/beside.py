@@ -11,7 +11,7 @@ from benchmarks.bench import Bench, Measurement, beside, in_turns, installed, ne
 from benchmarks.data import Sample, SkippedError
 from benchmarks.peers import PEERS, SEARCHES, FaissFlat, recall_of
 from benchmarks.state_peers import need_gpu
-from metric_oracle.base.choices import Backend
+from metric_oracle.base.option_types import Backend
 from metric_oracle.bench.timing import columns_of, study, timed
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.pool import n_threads

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 import metric_oracle as mo
-from metric_oracle.base.choices import Backend
+from metric_oracle.base.option_types import Backend
 from metric_oracle.bench.timing import check_answers
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index

@@ -9,7 +9,7 @@ import numpy as np
 
 import metric_oracle as mo
 from benchmarks.data import Data
-from metric_oracle.base.choices import Baseline
+from metric_oracle.base.option_types import Baseline
 from metric_oracle.bench.timing import SINGLE_WARM_UP, after_warm_up, repeated, single_queries, timed
 
 _FILES: tuple[tuple[str, Baseline | None], ...] = (

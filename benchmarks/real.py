@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.machine import ROOT
-from metric_oracle.base.choices import Section
+from metric_oracle.base.option_types import Section
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import read_reports
 

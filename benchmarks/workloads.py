@@ -37,7 +37,7 @@ from benchmarks.floor import floor_columns, work_of
 from benchmarks.pages import case_pages, first_page, live_query
 from benchmarks.peers import PEERS, SEARCHES
 from benchmarks.state_peers import APPROXIMATE, STATE_PEERS
-from metric_oracle.base.choices import Backend
+from metric_oracle.base.option_types import Backend
 from metric_oracle.bench.timing import columns_of, repeated, single_studies, timed
 from metric_oracle.metrics import get_metric
 from metric_oracle.projects import write_entry

@@ -37,11 +37,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(msg)
     value = load(__name__, name)
     if isinstance(value, type):
-        from metric_oracle.base.public import guard
+        from metric_oracle.base.validation import guard
 
         guard(value)
     elif callable(value):
-        from metric_oracle.base.public import public
+        from metric_oracle.base.validation import public
 
         value = globals()[name] = public(name, value, _homes(name))
     return value

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from annotated_doc import Doc
 
-from metric_oracle.base.arguments import check_left_out, given_of
+from metric_oracle.base.argument_checks import check_left_out, given_of
+from metric_oracle.base.checksum import replacing_signed
 from metric_oracle.base.errors import InputError, as_called, called, option
 from metric_oracle.base.job import working
 from metric_oracle.base.progress import Progress, counter, say
-from metric_oracle.base.sealed import replacing_signed
 from metric_oracle.corpora.samples import Samples, is_sampled
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.reading import Given, attached, check_models

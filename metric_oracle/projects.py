@@ -14,8 +14,8 @@ from typing import Annotated, Any, get_args, get_origin
 
 from annotated_doc import Doc
 
-from metric_oracle.base.arguments import check_declared
-from metric_oracle.base.declared import IN_PYTHON, OUTPUT, Declaration, Flag, alternatives, declarations
+from metric_oracle.base.argument_checks import check_declared
+from metric_oracle.base.declarations import IN_PYTHON, OUTPUT, Declaration, Flag, alternatives, declarations
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import only_writer, sha256, write_bytes
 from metric_oracle.corpora.read import Read

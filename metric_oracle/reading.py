@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias, Unpack
 
 from annotated_doc import Doc
 
-from metric_oracle.base.arguments import check_given, check_left_out, check_options, given_of
+from metric_oracle.base.argument_checks import check_given, check_left_out, check_options, given_of
 from metric_oracle.base.errors import InputError, as_called, called, option
 from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.containers import in_order

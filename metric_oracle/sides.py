@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.base.arguments import check_left_out, given_of
+from metric_oracle.base.argument_checks import check_left_out, given_of
 from metric_oracle.base.errors import InputError, entry_line, if_taken, option, shown
 from metric_oracle.base.progress import Progress, say
 from metric_oracle.corpora.joined import MISSING, UNPREDICTED, UNREFERENCED, UNSCORABLE, JoinedIds, check_lengths

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.choices import LEGACY
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError
+from metric_oracle.base.option_types import LEGACY
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -165,10 +165,10 @@ def resample_means(columns: Array, resamples: int, seed: int) -> Resampled:
 
 def interval(
     values: Sequence[float] | np.ndarray,
-    method: choices.Method = "bca",
-    level: choices.Level = LEVEL,
-    resamples: choices.Resamples | None = None,
-    seed: choices.Seed = 0,
+    method: option_types.Method = "bca",
+    level: option_types.Level = LEVEL,
+    resamples: option_types.Resamples | None = None,
+    seed: option_types.Seed = 0,
 ) -> Interval:
     """Return a confidence interval of the mean over studies.
 

@@ -10,7 +10,7 @@ import typer
 
 import metric_oracle as mo
 from metric_oracle import cli
-from metric_oracle.base.declared import declarations
+from metric_oracle.base.declarations import declarations
 from support import write
 
 IDS = [f"a{i}" for i in range(6)]

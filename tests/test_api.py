@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.base import public
+from metric_oracle.base import validation
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import read_label_table, read_labels
 from metric_oracle.corpora.read import APPLYING, Read
@@ -251,7 +251,7 @@ def test_only_reports_have_more_than_ten_parameters():
     """Everything that belongs to reports is given to `reports`, and nowhere else; what describes a judge to `judge`."""
     of_judge = {"keep", "pool", "tell"}
     functions = {name: getattr(mo, name) for name in mo.__all__ if inspect.isfunction(getattr(mo, name))}
-    own = {name: public._known(function.__wrapped__).keys() - of_judge for name, function in functions.items()}
+    own = {name: validation._known(function.__wrapped__).keys() - of_judge for name, function in functions.items()}
     many = {name for name, parameters in own.items() if len(parameters) > 10}
     assert many == {"reports"}
 

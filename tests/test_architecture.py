@@ -68,8 +68,8 @@ ALLOWED = {
 }  # fmt: skip
 # What stands apart in `base`: kernels raise errors and read no files; the errors know types only.
 OF_BASE = {"kernels": {"errors"}, "metrics": {"errors"}, "web": {"errors"}, "base/errors.py": set(),
-           "base/files.py": {"errors"}, "base/declared.py": set()}  # fmt: skip
-WITH_LIBRARIES = {"base/cluster.py", "base/files.py", "base/job.py", "base/sealed.py"}
+           "base/files.py": {"errors"}, "base/declarations.py": set()}  # fmt: skip
+WITH_LIBRARIES = {"base/cluster.py", "base/files.py", "base/job.py", "base/checksum.py"}
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
 DEVICE_FILES = ("cuda.py", "_device.py", "segment_maxima.py")  # the last one is a kernel in Triton's language

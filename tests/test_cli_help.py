@@ -12,9 +12,9 @@ import pytest
 import typer
 
 from metric_oracle import __main__, cli, commands
-from metric_oracle.base.choices import BACKENDS
-from metric_oracle.base.declared import PANELS, declarations
+from metric_oracle.base.declarations import PANELS, declarations
 from metric_oracle.base.errors import in_terms_of_caller
+from metric_oracle.base.option_types import BACKENDS
 from metric_oracle.commands import listing
 from metric_oracle.commands.option import complete_metric
 from metric_oracle.metrics import ALIASES, ATTACHED, METRICS, SOURCES

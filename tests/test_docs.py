@@ -24,7 +24,7 @@ import pytest
 
 import metric_oracle
 from metric_oracle import cli
-from metric_oracle.base.declared import declarations
+from metric_oracle.base.declarations import declarations
 from metric_oracle.base.files import package_version
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.records import COMPOSITE

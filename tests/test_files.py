@@ -24,7 +24,7 @@ from pyarrow import parquet
 
 import metric_oracle as mo
 from metric_oracle import cli
-from metric_oracle.base import sealed
+from metric_oracle.base import checksum
 from metric_oracle.base.errors import InputError
 from metric_oracle.commands import COMMANDS
 from metric_oracle.mining import mine as mining
@@ -401,7 +401,7 @@ def test_threads_that_write_one_file(written, tmp_path, ending):
         assert again.table["score"].to_pylist() == wanted.table["score"].to_pylist()
     assert failed == []
     assert sorted(os.listdir(tmp_path)) == sorted(
-        {path.name, sealed.signature_path(path).name} if ending != ".parquet" else {path.name}
+        {path.name, checksum.signature_path(path).name} if ending != ".parquet" else {path.name}
     )
 
 
@@ -433,7 +433,7 @@ def test_a_kill_between_the_renames_of_a_table(written, tmp_path, monkeypatch):
     old = Path("t.csv").read_bytes()
     assert signalled(signal.SIGKILL, "os.rename", "t.csv", *table, "300").returncode == -9
     assert Path("t.csv").read_bytes() == old
-    sealed.check_unaltered(Path("t.csv"))
+    checksum.check_unaltered(Path("t.csv"))
     assert json.loads(Path("t.csv.signature.json").read_text())["interval"]["resamples"] == 200
     assert run(shlex.join([*table, "300"]))[0] == 0
     assert json.loads(Path("t.csv.signature.json").read_text())["interval"]["resamples"] == 300

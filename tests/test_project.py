@@ -8,7 +8,7 @@ import os
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.base.declared import declarations
+from metric_oracle.base.declarations import declarations
 from metric_oracle.corpora.read import Read
 from metric_oracle.projects import keys_of, write_entry
 from metric_oracle.sources.keywords import OF_ENCODER, Sources

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.base import public
+from metric_oracle.base import validation
 from metric_oracle.base.errors import ArgumentError, InputError
 
 FUNCTIONS = [name for name in mo.__all__ if inspect.isfunction(getattr(mo, name))]
@@ -29,7 +29,7 @@ def needed(function):
             interval = mo.interval([0.0, 1.0, 1.0])
             values = ("x", [], {}, 1, True, ("x", "y"), np.zeros(1), Path("x"), pa.table({}), interval)
             chosen = get_args(p.annotation) if get_origin(p.annotation) is Literal else ()
-            fitting = [value for value in (*chosen, *values) if public._fits(value, p.annotation)]
+            fitting = [value for value in (*chosen, *values) if validation._fits(value, p.annotation)]
             found[name] = fitting[0] if fitting else object.__new__(p.annotation)
     return found
 
@@ -86,8 +86,8 @@ def test_too_many_and_too_few_arguments(name):
     [
         (name, argument)
         for name in FUNCTIONS
-        for argument, kind in public._known(getattr(mo, name).__wrapped__).items()
-        if not public._fits(Foreign(), kind)
+        for argument, kind in validation._known(getattr(mo, name).__wrapped__).items()
+        if not validation._fits(Foreign(), kind)
     ],
 )
 def test_an_argument_of_another_type(name, argument):
@@ -107,14 +107,14 @@ def test_a_method_or_constructor_checks_its_arguments(kind, name):
         with pytest.raises(ArgumentError, match=rf"^{shown}: there is no argument 'sektion'\. "):
             call(**needed(call), sektion="findings")
     for p in kinds:
-        if p.kind is not p.VAR_KEYWORD and not public._fits(Foreign(), p.annotation):
+        if p.kind is not p.VAR_KEYWORD and not validation._fits(Foreign(), p.annotation):
             with pytest.raises(ArgumentError, match=rf"^{shown}: {p.name} must be .*; got a Foreign\. The call is "):
                 call(**{**needed(call), p.name: Foreign()})
 
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in FUNCTIONS if "seed" in public._known(getattr(mo, name).__wrapped__)] + ["interval of Scores"],
+    [name for name in FUNCTIONS if "seed" in validation._known(getattr(mo, name).__wrapped__)] + ["interval of Scores"],
 )
 def test_a_seed_below_zero(name):
     function = mo.score(TEXTS, TEXTS, "bleu").interval if name == "interval of Scores" else getattr(mo, name)

@@ -21,7 +21,7 @@ import typer
 import frozen
 import metric_oracle as mo
 from metric_oracle import cli
-from metric_oracle.base import public
+from metric_oracle.base import validation
 from metric_oracle.base.errors import shown
 from support import SECRET, write
 
@@ -296,7 +296,7 @@ def test_no_command_shows_a_text(words, oracle, here):
 @pytest.mark.parametrize("name", [name for name in mo.__all__ if inspect.isfunction(getattr(mo, name))])
 def test_no_public_function_shows_a_text(name, here):
     function = getattr(mo, name)
-    known = public._known(function.__wrapped__)
+    known = validation._known(function.__wrapped__)
     here()
     scores = mo.score("t.csv", "t.csv", "bleu")
     valid = {
@@ -316,7 +316,7 @@ def test_no_public_function_shows_a_text(name, here):
         for text in (LONG, LINES):
             lists = ([text], (text,), {text: 1}.keys(), np.array([text]), iter([text]))
             for value in (text, Path(text), *lists, {"a": text}, {"a": [text]}, {"a": {"b": text}}, [("a", text)]):
-                if not public._fits(value, kind) or (argument in ("groups", "data") and not isinstance(value, str)):
+                if not validation._fits(value, kind) or (argument in ("groups", "data") and not isinstance(value, str)):
                     continue  # lists and dicts of texts are reports there
                 here()
                 with warnings.catch_warnings(record=True) as warned:

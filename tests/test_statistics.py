@@ -8,8 +8,8 @@ from scipy import stats
 
 import metric_oracle as mo
 from metric_oracle import statistics
-from metric_oracle.base.choices import INTERVALS
 from metric_oracle.base.errors import InputError
+from metric_oracle.base.option_types import INTERVALS
 from metric_oracle.statistics import (
     Interval,
     acceptance_interval,

@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from metric_oracle.base.checksum import read_json, write_json
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import LOCK, exclusive, is_at, remove_leftovers, sha256
-from metric_oracle.base.sealed import read_json, write_json
 
 
 class Recorded(NamedTuple):

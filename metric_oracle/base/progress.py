@@ -7,7 +7,7 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
-from metric_oracle.base.declared import IN_PYTHON
+from metric_oracle.base.declarations import IN_PYTHON
 from metric_oracle.base.errors import in_terms_of_caller
 
 # Called with the name of the step ("" if there is one step only), how much of it is done, and its size; both numbers

@@ -23,12 +23,12 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_in_range
-from metric_oracle.base.choices import DEVICES, Backend
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_in_range
+from metric_oracle.base.checksum import replacing_signed
 from metric_oracle.base.errors import BackendError, ExactnessError, InputError, shown
+from metric_oracle.base.option_types import DEVICES, Backend
 from metric_oracle.base.progress import Progress, silent
-from metric_oracle.base.sealed import replacing_signed
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index
@@ -313,21 +313,21 @@ def run_bench(
         Given, Doc("Test reports, in any form that [`reports`][metric_oracle.reports] takes. Needed with `index`.")
     ] = None,
     *,
-    metrics: choices.Metrics | None = None,
+    metrics: option_types.Metrics | None = None,
     backends: Annotated[
         Sequence[Backend],
         Doc("Backends to time: cpu, cuda, or both with a comma. One that this machine lacks is skipped."),
     ] = DEVICES,
     reports: Annotated[
-        choices.Positive | None,
+        option_types.Positive | None,
         Doc("Number of training reports in the synthetic corpus. By default 20000; not with `index`."),
     ] = None,
     tests: Annotated[
-        choices.Positive | None,
+        option_types.Positive | None,
         Doc("Number of test reports in the synthetic corpus. By default 500; not with `index`."),
     ] = None,
     repetitions: Annotated[
-        choices.Positive, Doc("Number of times that each measurement is repeated; the median is shown.")
+        option_types.Positive, Doc("Number of times that each measurement is repeated; the median is shown.")
     ] = 5,
     progress: Progress | None = None,
 ) -> list[Row]:

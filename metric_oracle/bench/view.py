@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.base.choices import DEVICES
+from metric_oracle.base.option_types import DEVICES
 from metric_oracle.bench.timing import Row, seconds_text
 from metric_oracle.findings.figures import new_figure, write_figure
 from metric_oracle.findings.printed_tables import Entry, PaperTable, entry

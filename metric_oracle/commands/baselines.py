@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from metric_oracle.base.choices import OF_BASELINES, RESULTS
+from metric_oracle.base.option_types import OF_BASELINES, RESULTS
 from metric_oracle.commands import COMMANDS
 from metric_oracle.commands.command import REQUIRED, Call, command
 from metric_oracle.commands.groups import Group

@@ -16,8 +16,8 @@ from typing import Any
 import typer
 
 import metric_oracle
-from metric_oracle.base.arguments import check_declared, check_path
-from metric_oracle.base.declared import (
+from metric_oracle.base.argument_checks import check_declared, check_path
+from metric_oracle.base.declarations import (
     IN_PYTHON,
     OBJECTS,
     PANELS,

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.base.choices import RESULTS, TABLES, WithText
-from metric_oracle.base.declared import OUTPUT, ROWS, Flag
+from metric_oracle.base.declarations import OUTPUT, ROWS, Flag
+from metric_oracle.base.option_types import RESULTS, TABLES, WithText
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import TEXTS
 from metric_oracle.commands.options import FORMATS

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metric_oracle.base.arguments import check_path
-from metric_oracle.base.declared import IN_PYTHON, declarations
+from metric_oracle.base.argument_checks import check_path
+from metric_oracle.base.declarations import IN_PYTHON, declarations
 from metric_oracle.base.errors import InputError, as_called, not_installed, option, shown
 from metric_oracle.commands.option import Option
 from metric_oracle.commands.output import note, progress

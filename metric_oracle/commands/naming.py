@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.base.declared import OUTPUT, Flag
+from metric_oracle.base.declarations import OUTPUT, Flag
 from metric_oracle.base.errors import InputError
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import ENTRY

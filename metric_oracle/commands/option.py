@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import typer
 
-from metric_oracle.base.arguments import check_path
-from metric_oracle.base.declared import OUTPUT, Declaration, alternatives
+from metric_oracle.base.argument_checks import check_path
+from metric_oracle.base.declarations import OUTPUT, Declaration, alternatives
 from metric_oracle.base.errors import TOOLS, InputError, shown
 from metric_oracle.metrics import ALIASES, METRICS, get_metric
 from metric_oracle.records import COMPOSITE

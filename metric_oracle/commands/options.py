@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_doc import Doc
 
-from metric_oracle.base.declared import FILES, OUTPUT, READING, ROWS, Flag, listed
+from metric_oracle.base.declarations import FILES, OUTPUT, READING, ROWS, Flag, listed
 
 FORMATS = ("table", "jsonl", "csv", "md", "tex")
 PLAIN = FORMATS[:3]

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from types import FrameType
 from typing import Any
 
-from metric_oracle.base.arguments import check_given, check_one_of
+from metric_oracle.base.argument_checks import check_given, check_one_of
 from metric_oracle.base.errors import DamagedIndexError, ExactnessError, in_terms_of_caller, option
 from metric_oracle.base.progress import Progress, silent
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_given
-from metric_oracle.base.declared import OUTPUT, ROWS, SEARCH, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_given
+from metric_oracle.base.declarations import OUTPUT, ROWS, SEARCH, Flag
 from metric_oracle.base.errors import InputError, option
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import TESTS, check_models, check_web, load_tests
@@ -58,7 +58,7 @@ def cases_of(
     samples: Texts | None = None,
     scores: ScoreFiles | None = None,
     foreign: Foreign | None = None,
-    direction: choices.Directions | None = None,
+    direction: option_types.Directions | None = None,
     sampled: Any = None,
     copies: Any = None,
 ) -> Any:
@@ -139,7 +139,7 @@ def explore(
         Flag(metavar="FOLDER"),
     ] = None,
     port: Annotated[
-        choices.Count, Doc("Port of the web server on this machine. 0 takes a free port."), Flag(panel=OUTPUT)
+        option_types.Count, Doc("Port of the web server on this machine. 0 takes a free port."), Flag(panel=OUTPUT)
     ] = 0,
 ) -> None:
     """Explore results in a browser: test reports, the reports found for them, and what their scores are based on.
@@ -182,7 +182,7 @@ def explore(
     endings=(".html",),
     needs_out=True,
 )
-def report(call: Call, to: Destination, *, text: choices.WithText = True) -> None:
+def report(call: Call, to: Destination, *, text: option_types.WithText = True) -> None:
     """Write results as one HTML page that works offline: scores, reports, and what the scores are based on.
 
     The file contains report text, and only its owner can read it. --no-text leaves out the reports and their ids.

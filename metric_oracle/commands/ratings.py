@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.base.choices import TABLES
-from metric_oracle.base.declared import OUTPUT, ROWS, Flag
+from metric_oracle.base.declarations import OUTPUT, ROWS, Flag
 from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.option_types import TABLES
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.options import FORMATS
 from metric_oracle.commands.output import Destination, deliver_finding, note

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.base.choices import RESULTS, TABLES
-from metric_oracle.base.declared import OUTPUT, Flag
+from metric_oracle.base.declarations import OUTPUT, Flag
+from metric_oracle.base.option_types import RESULTS, TABLES
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import REFERENCES, SAMPLES, check_models
 from metric_oracle.commands.options import FORMATS, PLAIN

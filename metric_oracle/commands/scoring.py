@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_given, check_left_out
-from metric_oracle.base.choices import RESULTS, TABLES
-from metric_oracle.base.declared import OUTPUT, ROWS, Flag, declarations
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_given, check_left_out
+from metric_oracle.base.declarations import OUTPUT, ROWS, Flag, declarations
 from metric_oracle.base.errors import option
+from metric_oracle.base.option_types import RESULTS, TABLES
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import (
     REFERENCES,
@@ -93,7 +93,7 @@ def scores_mean(scores: Any, name: str) -> str:
     plot=True,
 )
 def table(
-    call: Call, to: Destination, *, foreign: Foreign | None = None, direction: choices.Directions | None = None
+    call: Call, to: Destination, *, foreign: Foreign | None = None, direction: option_types.Directions | None = None
 ) -> None:
     """Add the scores of other tools to the rows."""
     systems: dict[str, list[Any]] = call.values["systems"]
@@ -143,8 +143,8 @@ def study(
         ),
         Flag(metavar="FILE", panel=OUTPUT),
     ] = None,
-    interval: choices.IntervalMethod = "bca",
-    seed: choices.Seed = 0,
+    interval: option_types.IntervalMethod = "bca",
+    seed: option_types.Seed = 0,
 ) -> None:
     """Make the table, and write the folder."""
     from metric_oracle.findings.writing import check_folder, check_out

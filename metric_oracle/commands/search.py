@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_given, check_left_out
-from metric_oracle.base.choices import RESULTS
-from metric_oracle.base.declared import OUTPUT, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_given, check_left_out
+from metric_oracle.base.declarations import OUTPUT, Flag
 from metric_oracle.base.errors import InputError, in_terms_of_caller, option
+from metric_oracle.base.option_types import RESULTS
 from metric_oracle.commands.command import REQUIRED, Call, command
 from metric_oracle.commands.inputs import CORPUS, TESTS, check_models, with_ids
 from metric_oracle.commands.options import (
@@ -165,7 +165,7 @@ def pool(call: Call, to: Destination) -> None:
 
 
 @command(app, "merge", "oracle merge part-*.parquet --out oracle.parquet", endings=RESULTS, formats=PLAIN)
-def merge(parts: choices.Parts, to: Destination, *, components: Components = False) -> None:
+def merge(parts: option_types.Parts, to: Destination, *, components: Components = False) -> None:
     """Join the results of retrieve --part or mine --part into the result of the whole search."""
     from metric_oracle.mining.mined_files import is_mined
     from metric_oracle.retrieval.part_files import merge
@@ -227,7 +227,7 @@ def verify(
 
 @command(app, "info", "oracle info INDEX --check", formats=("table", "jsonl"))
 def info(
-    index: choices.IndexFolder,
+    index: option_types.IndexFolder,
     to: Destination,
     *,
     check: Annotated[

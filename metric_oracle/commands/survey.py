@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import OUTPUT, ROWS, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import OUTPUT, ROWS, Flag
 from metric_oracle.commands import COMMANDS
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.groups import Group
@@ -76,7 +76,7 @@ def serve(
     survey: SurveyFolder,
     *,
     port: Annotated[
-        choices.Count,
+        option_types.Count,
         Doc("Port of the web server on this machine. 0 takes that of the last time, or a free port the first time."),
         Flag(panel=OUTPUT),
     ] = 0,

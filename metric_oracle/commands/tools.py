@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import OUTPUT, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import OUTPUT, Flag
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import ANNOTATED, TESTS
 from metric_oracle.commands.output import Destination, note, progress, put, show
@@ -36,9 +36,9 @@ def demo(
         _FOLDER,
     ] = None,
     *,
-    reports: Annotated[choices.Positive, _REPORTS] = 20000,
-    tests: Annotated[choices.Positive, _TESTS] = 500,
-    seed: choices.Seed = 0,
+    reports: Annotated[option_types.Positive, _REPORTS] = 20000,
+    tests: Annotated[option_types.Positive, _TESTS] = 500,
+    seed: option_types.Seed = 0,
 ) -> None:
     """Show the whole tool in some minutes: make a synthetic corpus, index it, search it under every metric.
 
@@ -61,7 +61,7 @@ def demo(
 
 
 @command(app, "example", "oracle example try && cd try")
-def example(folder: NewFiles, *, seed: choices.Seed = 0) -> None:
+def example(folder: NewFiles, *, seed: option_types.Seed = 0) -> None:
     """Write small example files (reports, graphs, labels, ratings), and print commands to try on them."""
     from metric_oracle.synthetic.example import COMMANDS, write_example
 
@@ -79,9 +79,9 @@ def example(folder: NewFiles, *, seed: choices.Seed = 0) -> None:
 def synth(
     out: NewFiles,
     *,
-    reports: Annotated[choices.Positive, _REPORTS] = 185538,
-    tests: Annotated[choices.Positive, _TESTS] = 2192,
-    seed: choices.Seed = 0,
+    reports: Annotated[option_types.Positive, _REPORTS] = 185538,
+    tests: Annotated[option_types.Positive, _TESTS] = 2192,
+    seed: option_types.Seed = 0,
     models: Annotated[
         bool,
         Doc("Also write what three made-up models generate for the test reports, with graphs and labels."),

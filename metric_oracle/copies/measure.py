@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base.sealed import string_parts
+from metric_oracle.base.checksum import string_parts
 from metric_oracle.corpora.joining import PLACE
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.texts import folded

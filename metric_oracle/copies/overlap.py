@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import READING, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import READING, Flag
 from metric_oracle.base.errors import InputError, called
 from metric_oracle.base.files import without_nan
 from metric_oracle.base.progress import Progress, silent
@@ -320,9 +320,9 @@ def overlap(
         ),
         Flag(panel=READING),
     ] = False,
-    resamples: choices.Resamples | None = None,
-    seed: choices.Seed = 0,
-    threads: choices.Threads | None = None,
+    resamples: option_types.Resamples | None = None,
+    seed: option_types.Seed = 0,
+    threads: option_types.Threads | None = None,
     progress: Progress | None = None,
 ) -> Overlap:
     """Measure what sets of reports copy from a training corpus, compared with the human test reports.

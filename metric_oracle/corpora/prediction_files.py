@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.corpora.joining import UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.tables import (

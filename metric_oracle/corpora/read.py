@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.declared import IN_PYTHON, PREDICTED, READING, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_left_out
+from metric_oracle.base.declarations import IN_PYTHON, PREDICTED, READING, Flag
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Read:
     """
 
     section: Annotated[
-        choices.Section | None,
+        option_types.Section | None,
         Doc(
             "Section of the reports to use; findings+impression joins both, findings first. Texts with both Findings: "
             "and Impression: are cut to it. By default that of the index, or of the reports that these are compared "
@@ -33,7 +33,7 @@ class Read:
         ),
         Flag(panel=READING),
     ] = None
-    id_column: choices.IdColumn | None = None
+    id_column: option_types.IdColumn | None = None
     text_column: Annotated[
         str | None,
         Doc("Column with the texts of the reports. By default it is recognized by its name."),
@@ -56,7 +56,7 @@ class Read:
         Flag(panel=READING),
     ] = None
     profile: Annotated[
-        choices.Profile,
+        option_types.Profile,
         Doc(
             "Published rules that cut sections out of MIMIC-CXR report files: yu2023 is that of CXR-RePaiR and Yu et "
             "al., mit that of the repository MIT-LCP/mimic-cxr."
@@ -101,7 +101,7 @@ class Read:
         Flag(panel=PREDICTED),
     ] = None
     seed: Annotated[
-        choices.Seed,
+        option_types.Seed,
         Doc(
             "Seed of the choice among several images of a study, which `metadata` makes. It depends only on the seed "
             "and on the images of the study."

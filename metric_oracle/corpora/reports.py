@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_declared, check_left_out
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_declared, check_left_out
 from metric_oracle.base.errors import InputError, if_taken, option, shown
-from metric_oracle.base.shown import html_table
+from metric_oracle.base.reprs import html_table
 from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
@@ -157,7 +157,7 @@ class Reports:
                 raise InputError(f"there are {len(values)} {what} and {len(self.ids)} ids.", "Pass one for each id.")
         if not self.is_loaded:  # the reports of several studies may be searched or scored together, and repeat
             check_unique(self.ids, "ids")
-        check_declared("section", self.section, choices.Section)
+        check_declared("section", self.section, option_types.Section)
 
     @property
     def known_section(self) -> tuple[str | None, str]:
@@ -219,7 +219,7 @@ class Reports:
         texts: Iterable[str | None],
         ids: Iterable[object] | None = None,
         *,
-        section: choices.Section | None = None,
+        section: option_types.Section | None = None,
         keep_empty: bool = False,
     ) -> "Reports":
         """Return reports that are in memory, by the rules that hold for files.

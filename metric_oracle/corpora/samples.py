@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError, shown
-from metric_oracle.base.shown import OneLine
+from metric_oracle.base.reprs import OneLine
 from metric_oracle.corpora.chats import is_chat, without_chat
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids

@@ -9,8 +9,8 @@ sections its authors corrected by hand are not covered: their list is part of th
 import re
 from collections.abc import Sequence
 
-from metric_oracle.base.choices import SECTIONS
 from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.option_types import SECTIONS
 
 JOINED = SECTIONS[2]
 

@@ -22,8 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
-from metric_oracle.base import sealed
-from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base import checksum
+from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError, as_called, described, entry_line, if_taken, option, shown
 from metric_oracle.corpora.chats import answers_of_batch, is_chat, n_answers, without_chat
 from metric_oracle.corpora.text_files import (
@@ -805,12 +805,12 @@ def _read_parquet(path: Path) -> Table:
         file = parquet.ParquetFile(str(path))
         table = file.read()
         table.validate(full=True)
-        record = sealed.record_of(table.schema)
-        is_altered = record is not None and sealed.opened(record, sealed.hash_parquet(file, table)) is None
+        record = checksum.record_of(table.schema)
+        is_altered = record is not None and checksum.opened(record, checksum.hash_parquet(file, table)) is None
     if is_altered:
         raise InputError(
             f"{path} was changed after it was written: its checksum is that of another table.",
-            f"Write it again, or save it without the metadata {sealed.METADATA.decode()!r} to read it as your own.",
+            f"Write it again, or save it without the metadata {checksum.METADATA.decode()!r} to read it as your own.",
         )
     return Table(path, "Parquet", table.column_names, of_arrow(table))
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NoReturn
 
+from metric_oracle.base.checksum import check_unaltered
 from metric_oracle.base.errors import InputError, if_taken, option, shown
-from metric_oracle.base.sealed import check_unaltered
 
 PIECE = 1 << 24  # bytes read at once from a large file
 HEAD = 1 << 16  # characters that contain the header

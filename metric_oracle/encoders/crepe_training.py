@@ -16,13 +16,13 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_declared, check_new_folder
-from metric_oracle.base.declared import Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_declared, check_new_folder
+from metric_oracle.base.checksum import sign
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import json_text, new_folder
 from metric_oracle.base.progress import Progress
-from metric_oracle.base.sealed import sign
 from metric_oracle.encoders import model_files
 from metric_oracle.encoders.crepe import CATEGORIES, VOCABULARIES, build_network, load_tokenizer, run_network
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet
@@ -40,20 +40,20 @@ class TrainingSettings:
     The paper chose its learning rate on validation pairs and does not print it.
     """
 
-    epochs: Annotated[choices.Positive, Doc("Number of passes over the training pairs.")] = 10
-    batch_size: Annotated[choices.Positive, Doc("Number of pairs in each optimization step.")] = 64
+    epochs: Annotated[option_types.Positive, Doc("Number of passes over the training pairs.")] = 10
+    batch_size: Annotated[option_types.Positive, Doc("Number of pairs in each optimization step.")] = 64
     learning_rate: Annotated[
-        choices.LearningRate, Doc("Peak learning rate of the optimizer, AdamW, which is reached after a warm-up.")
+        option_types.LearningRate, Doc("Peak learning rate of the optimizer, AdamW, which is reached after a warm-up.")
     ] = 2e-5
     presence_weight: Annotated[
-        choices.Share,
+        option_types.Share,
         Doc(
             "Weight of the loss for the presence of errors, from 0 to 1. The loss for the number of errors has the "
             "rest of the weight."
         ),
         Flag(metavar="W"),
     ] = 0.5
-    seed: choices.Seed = 0  # of the initial heads, the dropout and the order of the pairs
+    seed: option_types.Seed = 0  # of the initial heads, the dropout and the order of the pairs
 
 
 def train(

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from metric_oracle.base.arguments import check_one_of
-from metric_oracle.base.choices import DEVICES
+from metric_oracle.base.argument_checks import check_one_of
 from metric_oracle.base.errors import BackendError, not_installed
+from metric_oracle.base.option_types import DEVICES
 
 
 def import_libraries(model: str) -> tuple[Any, Any]:

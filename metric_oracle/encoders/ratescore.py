@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.base.arguments import check_given
+from metric_oracle.base.argument_checks import check_given
 from metric_oracle.base.errors import InputError, option
 from metric_oracle.base.files import sha256
 from metric_oracle.base.progress import Advance

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.base.arguments import check_given, check_one_of
+from metric_oracle.base.argument_checks import check_given, check_one_of
 from metric_oracle.base.errors import InputError, not_installed, option, shown
 from metric_oracle.base.files import write_json
 from metric_oracle.base.progress import Advance

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.choices import FIGURES
 from metric_oracle.base.errors import not_installed
 from metric_oracle.base.files import replacing
+from metric_oracle.base.option_types import FIGURES
 from metric_oracle.findings.writing import check_out
 
 
@@ -76,7 +76,7 @@ def picture(figure: Any, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-# The program's name, by which `sealed.is_ours` knows the file; no date, so that equal figures give equal bytes.
+# The program's name, by which `checksum.is_ours` knows the file; no date, so that equal figures give equal bytes.
 _METADATA: dict[str, dict[str, str | None]] = {
     "png": {"Software": "metric-oracle"},
     "svg": {"Creator": "metric-oracle", "Date": None},

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metric_oracle.base.choices import FIGURES, RESULTS, TABLES
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import replacing
-from metric_oracle.base.shown import OneLine, html_table
+from metric_oracle.base.option_types import FIGURES, RESULTS, TABLES
+from metric_oracle.base.reprs import OneLine, html_table
 from metric_oracle.findings.figures import write_figure
 from metric_oracle.findings.printed_tables import RENDERERS, PaperTable
 from metric_oracle.findings.signature import signature_line

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base import choices
-from metric_oracle.base.errors import InputError, as_called, called, shown
-from metric_oracle.base.sealed import (
+from metric_oracle.base import option_types
+from metric_oracle.base.checksum import (
     SIGNATURE,
     TABLE,
     hash_table,
@@ -25,7 +24,8 @@ from metric_oracle.base.sealed import (
     record_of,
     signature_path,
 )
-from metric_oracle.base.shown import html_table
+from metric_oracle.base.errors import InputError, as_called, called, shown
+from metric_oracle.base.reprs import html_table
 from metric_oracle.findings.finding import Frames
 from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.store import to_numpy
@@ -172,10 +172,10 @@ class Scores(Frames):
     @called("interval")
     def interval(
         self,
-        method: choices.Method = "bca",
-        level: choices.Level = LEVEL,
-        resamples: choices.Resamples | None = None,
-        seed: choices.Seed = 0,
+        method: option_types.Method = "bca",
+        level: option_types.Level = LEVEL,
+        resamples: option_types.Resamples | None = None,
+        seed: option_types.Seed = 0,
     ) -> dict[str, Interval]:
         """Return an interval of each mean over the studies that have a score; see `statistics.interval`.
 

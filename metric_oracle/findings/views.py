@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from metric_oracle.base.choices import RESTRICTIONS
+from metric_oracle.base.option_types import RESTRICTIONS
 from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.printed_tables import PaperTable, entry, plain
 from metric_oracle.findings.results import Results, Scores

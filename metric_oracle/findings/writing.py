@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from metric_oracle.base.arguments import check_new_folder
-from metric_oracle.base.choices import RESULTS
+from metric_oracle.base.argument_checks import check_new_folder
+from metric_oracle.base.checksum import has_signature_file, is_ours, replacing_signed, signature_path, write_parquet
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import without_nan
-from metric_oracle.base.sealed import has_signature_file, is_ours, replacing_signed, signature_path, write_parquet
+from metric_oracle.base.option_types import RESULTS
 from metric_oracle.indexes.manifest import check_name, check_outside
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import BackendError, InputError, option, shown
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, states_digest, write_states

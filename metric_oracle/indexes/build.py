@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base.arguments import check_new_folder
+from metric_oracle.base.argument_checks import check_new_folder
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import LOCK, exclusive, move_folder, write_json
 from metric_oracle.base.job import Job, working

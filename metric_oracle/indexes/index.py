@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base.arguments import check_one_of
+from metric_oracle.base.argument_checks import check_one_of
 from metric_oracle.base.errors import DamagedIndexError, InputError, MetricOracleError, option
-from metric_oracle.base.shown import html_table
+from metric_oracle.base.reprs import html_table
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.manifest import IndexFiles
 from metric_oracle.indexes.store import (

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.arguments import check_new_folder
+from metric_oracle.base.argument_checks import check_new_folder
 from metric_oracle.base.errors import InputError, InUseError
 from metric_oracle.base.files import checksum, exclusive, only_writer, remove_leftovers, sync, write_json
 from metric_oracle.base.progress import Progress

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base import choices
+from metric_oracle.base import option_types
 from metric_oracle.base.errors import IndexFormatError, InputError, as_called, shown
 from metric_oracle.base.files import checksum, sync, write_json
 from metric_oracle.indexes import manifest
@@ -201,7 +201,7 @@ def is_set(path: Path) -> bool:
     return any((path / name).is_file() for name in (NAME, PLAN))
 
 
-def open_index(path: choices.IndexFolder) -> Index:
+def open_index(path: option_types.IndexFolder) -> Index:
     """Open an index, or a set of shards, that [`build_index`][metric_oracle.build_index] made.
 
     Returns

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from metric_oracle.base import sealed
-from metric_oracle.base.sealed import string_parts
+from metric_oracle.base import checksum
+from metric_oracle.base.checksum import string_parts
 
 ALIGNMENT = 64  # bytes of a cache line, and of an AVX-512 register
 _FILLER = "filler"
@@ -319,7 +319,7 @@ def check_ids(ids: np.ndarray, end: int, first: int = 0) -> None:
 
 def hash_strings(strings: pa.ChunkedArray) -> bytes:
     """Return two SHA-256 digests, 64 bytes, of the lengths of strings and of their content, whatever their chunks."""
-    return sealed.hash_strings(strings, release)
+    return checksum.hash_strings(strings, release)
 
 
 def hash_content(stored: Stored) -> str:

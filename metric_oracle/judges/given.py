@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from annotated_doc import Doc
 from annotated_types import Gt
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_given, check_left_out
-from metric_oracle.base.declared import IN_PYTHON, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_given, check_left_out
+from metric_oracle.base.declarations import IN_PYTHON, Flag
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.files import checksum, identify
 from metric_oracle.base.job import Job
@@ -144,10 +144,10 @@ def judge(
         Doc("Seconds after which a command that wrote no line is stopped. By default it is waited for."),
     ] = None,
     batch: Annotated[
-        choices.Positive | None, Doc(f"Pairs that a function gets at a time. By default {BATCH}."), IN_PYTHON
+        option_types.Positive | None, Doc(f"Pairs that a function gets at a time. By default {BATCH}."), IN_PYTHON
     ] = None,
     most: Annotated[
-        choices.Positive | None,
+        option_types.Positive | None,
         Doc("Most pairs to judge in a call; it is an error if there are more. By default there is no limit."),
     ] = None,
     seconds_per_pair: Annotated[
@@ -283,7 +283,7 @@ MetricsOrJudges: TypeAlias = Annotated[
         "name of one in oracle.toml, in Python what ``judge`` returns. Several with commas. By default the usual "
         "metrics whose inputs are all given."
     ),
-    choices.METRIC,
+    option_types.METRIC,
 ]
 
 

@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_left_out
+from metric_oracle.base.checksum import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
 from metric_oracle.base.cluster import Beat, Task, WorkerProgress, run_tasks
-from metric_oracle.base.declared import Uses
+from metric_oracle.base.declarations import Uses
 from metric_oracle.base.errors import InputError, as_called, called, option, shown
 from metric_oracle.base.files import checksum, identify, replacing
 from metric_oracle.base.job import Job
 from metric_oracle.base.progress import Progress, silent
-from metric_oracle.base.sealed import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
-from metric_oracle.base.shown import OneLine
+from metric_oracle.base.reprs import OneLine
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.vectors import read_ids
@@ -113,13 +113,13 @@ class Mined(OneLine):
 @called("mine")
 def mine(
     index: AnyIndex,
-    metric: choices.OneMetric,
+    metric: option_types.OneMetric,
     out: Annotated[
         str | Path,
         Doc("Parquet file to write. An existing one is replaced only when the new one is complete."),
     ],
     *,
-    k: choices.K | None = None,
+    k: option_types.K | None = None,
     anchors: Annotated[
         Sequence[str] | str | Path | None,
         Doc(
@@ -134,7 +134,7 @@ def mine(
             "up to a relative difference of 1e-6, such as one without a graph. By default candidates are found for all."
         ),
     ] = False,
-    text: choices.WithText = False,
+    text: option_types.WithText = False,
     selection: Annotated[
         Selection | None,
         Doc("Which candidates of a list are kept, see [`Selection`][metric_oracle.Selection]; by default the best."),
@@ -593,7 +593,7 @@ def _written(path: Path, signature: dict[str, Any], schema: pa.Schema, tables: I
 
 @called("merge")
 def merge_mined(
-    parts: choices.Parts,
+    parts: option_types.Parts,
     out: Annotated[str | Path, Doc("Parquet file to write: the one that `mine` writes without parts.")],
 ) -> Mined:
     """Join the files of all parts of one search by [`mine`][metric_oracle.mine], in any order.

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metric_oracle.base.checksum import hash_table, opened, record_of
 from metric_oracle.base.errors import InputError, as_called, shown
 from metric_oracle.base.files import checksum
-from metric_oracle.base.sealed import hash_table, opened, record_of
 from metric_oracle.indexes.store import to_numpy
 
 KIND = "mined"

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_given
-from metric_oracle.base.declared import OUTPUT, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_given
+from metric_oracle.base.checksum import METADATA, replacing_signed
+from metric_oracle.base.declarations import OUTPUT, Flag
 from metric_oracle.base.errors import InputError, called
 from metric_oracle.base.files import replacing
 from metric_oracle.base.progress import Progress, counter
-from metric_oracle.base.sealed import METADATA, replacing_signed
-from metric_oracle.base.shown import OneLine
+from metric_oracle.base.reprs import OneLine
 from metric_oracle.corpora.texts import folded
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
@@ -73,7 +73,7 @@ def pairs(
     ] = None,
     *,
     shape: Annotated[
-        choices.Shape,
+        option_types.Shape,
         Doc(
             "What a row of the file has: {}. triplet: anchor, positive, negative. n-tuple: anchor, positive and "
             "several negatives, as many as their search listed. labeled-pair: anchor, candidate and label, 1 or 0. "

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_given, check_in_range
-from metric_oracle.base.declared import Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_given, check_in_range
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import identify
 from metric_oracle.indexes.store import to_numpy
@@ -58,18 +58,18 @@ class Selection:
     """
 
     range_min: Annotated[
-        choices.Count,
+        option_types.Count,
         Doc(
             "Number of the best candidates to leave out of the list of each report, after `exclude`, `where` and "
             "`min_score`."
         ),
     ] = 0
     range_max: Annotated[
-        choices.Positive | None,
+        option_types.Positive | None,
         Doc("Last rank that may be kept, at least `range_min` plus `k`. By default there is no last rank."),
     ] = None
     max_score: Annotated[
-        choices.MaxScore | None,
+        option_types.MaxScore | None,
         Doc("Leave out candidates that score better than X. By default all scores count."),
         Flag(metavar="X"),
     ] = None
@@ -82,7 +82,7 @@ class Selection:
         ),
     ] = None
     absolute_margin: Annotated[
-        choices.Margin | None,
+        option_types.Margin | None,
         Doc(
             "Leave out candidates whose score is not worse by X or more than that of the worst of the report's "
             "`positives`, which it needs. By default there is no such margin."
@@ -90,7 +90,7 @@ class Selection:
         Flag(metavar="X"),
     ] = None
     relative_margin: Annotated[
-        choices.Margin | None,
+        option_types.Margin | None,
         Doc(
             "Leave out candidates whose score is not worse by this share or more than that of the worst of the "
             "report's `positives`, which it needs: at 0.05, by 5 % of the positive's score. By default there is no "
@@ -99,14 +99,14 @@ class Selection:
         Flag(metavar="SHARE"),
     ] = None
     sampling_strategy: Annotated[
-        choices.Strategy,
+        option_types.Strategy,
         Doc(
             "How the `k` candidates are chosen from those that are not left out: {}. top takes the best, random draws "
             "them with equal probability and needs `range_max`. The draw of an anchor depends only on the seed, its "
             "row and its candidates."
         ),
     ] = "top"
-    seed: choices.Seed = 0
+    seed: option_types.Seed = 0
 
     @property
     def recorded(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
+from metric_oracle.base import option_types
 from metric_oracle.base.errors import called
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing, pivot
@@ -217,7 +217,7 @@ def align(
     *,
     samples: Texts | None = None,
     metrics: MetricsOfPairs | None = None,
-    directions: choices.Directions | None = None,
+    directions: option_types.Directions | None = None,
     paired: PairedMetrics | None = None,
     without_identical: Annotated[
         bool,
@@ -226,8 +226,8 @@ def align(
             "known. By default all pairs are used."
         ),
     ] = False,
-    resamples: choices.ResamplesOfRaters = RESAMPLES,
-    seed: choices.Seed = 0,
+    resamples: option_types.ResamplesOfRaters = RESAMPLES,
+    seed: option_types.Seed = 0,
 ) -> Alignment:
     """Measure how well metrics agree with the errors that radiologists counted: Kendall's tau-b and Spearman's rho.
 

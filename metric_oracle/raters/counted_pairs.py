@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import FILES, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import FILES, Flag
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress
 from metric_oracle.encoders.crepe_training import TrainingSettings, train
@@ -53,8 +53,8 @@ def read_counted_pairs(
 
 
 def train_crepe(
-    references: choices.References,
-    predictions: choices.Predictions,
+    references: option_types.References,
+    predictions: option_types.Predictions,
     ratings: AnyRatings,
     base: Annotated[
         str | Path,
@@ -63,7 +63,7 @@ def train_crepe(
         ),
         Flag("--base", metavar="MODEL", panel=FILES, kind=str),
     ],
-    out: choices.NewFolder,
+    out: option_types.NewFolder,
     *,
     options: Annotated[TrainingSettings | None, Doc("Settings of the training; by default those of the paper.")] = None,
     progress: Progress | None = None,

@@ -24,8 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import IN_PYTHON, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import IN_PYTHON, Flag
 from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.files import identify
 from metric_oracle.findings.cells import NOTHING, Format, Record, number, number_of, over, scientific_of, text_of
@@ -240,7 +240,7 @@ def failure_modes(
         IN_PYTHON,
     ] = "more",
     rate: Annotated[
-        choices.Rate,
+        option_types.Rate,
         Doc(
             "Level at which the false discovery rate of the tests within one category and one kind of errors is "
             "controlled, between 0 and 1."

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.checksum import seal
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.files import json_text, replacing, sha256
-from metric_oracle.base.sealed import seal
 from metric_oracle.corpora.tables import canonical_ids, existing_file, read_table
 from metric_oracle.findings import cells
 from metric_oracle.findings.finding import Finding
@@ -136,7 +136,7 @@ def fit_composite(
             "metric, or as CXR-Report-Metric calls it. By default all that have a column of scores, or the usual "
             "metrics of texts if only texts are given."
         ),
-        choices.METRIC,
+        option_types.METRIC,
     ] = None,
     errors: Annotated[
         str,

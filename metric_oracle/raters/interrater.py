@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.files import identify
 from metric_oracle.findings.finding import Finding
@@ -144,8 +144,8 @@ def agreement(
         Flag("--repeated"),
     ] = None,
     *,
-    resamples: choices.ResamplesOfRaters = RESAMPLES,
-    seed: choices.Seed = 0,
+    resamples: option_types.ResamplesOfRaters = RESAMPLES,
+    seed: option_types.Seed = 0,
 ) -> Agreement:
     """Measure how well radiologists agree with one another, and with themselves where they rated a study twice.
 

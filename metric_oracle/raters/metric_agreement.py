@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base.declared import Flag
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.findings.cells import Record
 from metric_oracle.raters.interrater import each_left_out, other_raters

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_left_out, check_one_of
-from metric_oracle.base.declared import Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_left_out, check_one_of
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.tables import numbers_of, read_table, written
@@ -445,7 +445,7 @@ def compare_metrics(
     ],
     *,
     metrics: MetricsOfPairs | None = None,
-    directions: choices.Directions | None = None,
+    directions: option_types.Directions | None = None,
     paired: PairedMetrics | None = None,
     times: Annotated[
         str | Path | None,
@@ -469,8 +469,8 @@ def compare_metrics(
             "default only studies are resampled."
         ),
     ] = False,
-    resamples: choices.ResamplesOfRaters = RESAMPLES,
-    seed: choices.Seed = 0,
+    resamples: option_types.ResamplesOfRaters = RESAMPLES,
+    seed: option_types.Seed = 0,
 ) -> MetricComparison:
     """Compare metrics by their agreement with radiologists, on one or several rated sets, in the tables of a paper.
 

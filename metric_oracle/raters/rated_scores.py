@@ -8,9 +8,9 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.declared import Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_left_out
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, as_called, is_like_report, option, shown
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.reports import Reports
@@ -49,7 +49,7 @@ MetricsOfPairs: TypeAlias = Annotated[
         "such as bleu or rouge-l, see [`list_metrics`][metric_oracle.list_metrics]; several with commas. By default "
         "all columns, or the usual metrics of texts where there are no scores."
     ),
-    choices.METRIC,
+    option_types.METRIC,
 ]
 
 

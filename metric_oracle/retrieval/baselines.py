@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_given, check_left_out
-from metric_oracle.base.declared import Uses
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_given, check_left_out
+from metric_oracle.base.declarations import Uses
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
@@ -174,7 +174,7 @@ KINDS: dict[str, Callable[..., Results]] = {
 
 def check_image_vectors(arguments: Mapping[str, Any]) -> None:
     """Raise InputError unless `arguments` has both `corpus_vectors` and `query_vectors`, and neither is None."""
-    for name in choices.OF_BASELINES["nearest"]:
+    for name in option_types.OF_BASELINES["nearest"]:
         check_given(name, arguments.get(name), "for kind 'nearest'", "Pass a file of embeddings.")
 
 
@@ -184,7 +184,7 @@ def image_vectors(arguments: Mapping[str, Any]) -> dict[str, Vectors]:
     Each is a file, a dict id -> vector or Vectors, or a tuple of vectors and their ids, each a file or in memory.
     """
     read = {}
-    for name in choices.OF_BASELINES["nearest"]:
+    for name in option_types.OF_BASELINES["nearest"]:
         if arguments.get(name) is not None:
             is_pair = isinstance(arguments[name], tuple) and len(arguments[name]) == 2
             vectors, ids = arguments[name] if is_pair else (arguments[name], None)
@@ -306,18 +306,18 @@ def baseline(
     index: AnyIndex,
     queries: Queries,
     kind: Annotated[
-        choices.Baseline,
+        option_types.Baseline,
         Doc(
             "Baseline: reports drawn at random, the most frequent report of the corpus, each test report itself, or "
             "the report of the nearest image, by the cosine of image embeddings."
         ),
     ],
-    metric: choices.MetricOfScores,
+    metric: option_types.MetricOfScores,
     *,
-    draws: Annotated[choices.Draws | None, Doc("Number of random reports to draw for each test report.")] = None,
-    seed: choices.Seed | None = None,
-    corpus_vectors: choices.CorpusVectors = None,
-    query_vectors: choices.QueryVectors = None,
+    draws: Annotated[option_types.Draws | None, Doc("Number of random reports to draw for each test report.")] = None,
+    seed: option_types.Seed | None = None,
+    corpus_vectors: option_types.CorpusVectors = None,
+    query_vectors: option_types.QueryVectors = None,
     options: Annotated[
         SearchOptions | None,
         Doc("`text`, and options that change scores, such as `idf` and `rescale`."),
@@ -349,7 +349,7 @@ def baseline(
     """
     given = {"draws": draws, "seed": seed, "corpus_vectors": corpus_vectors, "query_vectors": query_vectors}
     own = {name: value for name, value in given.items() if value is not None}
-    check_left_out(own, f"for kind {kind!r}", allowed=choices.OF_BASELINES.get(kind, ()))
+    check_left_out(own, f"for kind {kind!r}", allowed=option_types.OF_BASELINES.get(kind, ()))
     if kind == "nearest":
         check_image_vectors(own)
     plan = plan_scores(index, metric, options or DEFAULTS, progress)

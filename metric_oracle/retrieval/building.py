@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_given, check_left_out, check_new_folder, given_of
-from metric_oracle.base.declared import READING, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_given, check_left_out, check_new_folder, given_of
+from metric_oracle.base.declarations import READING, Flag
 from metric_oracle.base.errors import InputError, called, option
 from metric_oracle.base.progress import Progress, say
 from metric_oracle.corpora.kept import check_kept
@@ -206,7 +206,7 @@ def build_index(
             "Folder to write. It must not exist yet, unless it is a set of shards that the same call began and now "
             "goes on with. In Python it may be left out: the index is then in memory."
         ),
-        choices.OUT,
+        option_types.OUT,
     ] = None,
     *,
     metrics: Annotated[
@@ -215,7 +215,7 @@ def build_index(
             "Metrics that the index is built for, such as bleu, rouge-l or radgraph, see "
             "[`list_metrics`][metric_oracle.list_metrics]; several with commas. By default all whose inputs are given."
         ),
-        choices.METRIC,
+        option_types.METRIC,
     ] = None,
     keep: Annotated[
         str | Sequence[str],
@@ -226,7 +226,7 @@ def build_index(
         Flag(panel=READING),
     ] = (),
     shard_rows: Annotated[
-        choices.Positive | None,
+        option_types.Positive | None,
         Doc(
             "Build a set of shards with N reports each instead of one index, for corpora that do not fit into memory: "
             "Parquet, CSV and JSON Lines are read in pieces; other files, and a split, are read as a whole. By default "
@@ -234,16 +234,16 @@ def build_index(
         ),
     ] = None,
     max_memory: Annotated[
-        choices.Memory | None,
+        option_types.Memory | None,
         Doc(
             "Memory in GB that encoding for BERTScore may use, in addition to the model and to mapped files. By "
             "default there is no limit."
         ),
         Flag(metavar="GB"),
     ] = None,
-    runner: choices.Runner | None = None,
-    address: choices.Address | None = None,
-    num_gpus: choices.Gpus | None = None,
+    runner: option_types.Runner | None = None,
+    address: option_types.Address | None = None,
+    num_gpus: option_types.Gpus | None = None,
     progress: Progress | None = None,
 ) -> Index:
     """Build the index of a corpus of reports, which searches read.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metric_oracle.base.arguments import check_in_range, check_left_out
+from metric_oracle.base.argument_checks import check_in_range, check_left_out
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.base.arguments import check_given
+from metric_oracle.base.argument_checks import check_given
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections

@@ -15,12 +15,12 @@ import pyarrow as pa
 from annotated_doc import Doc
 from annotated_types import Gt, Interval
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.choices import RESULTS
-from metric_oracle.base.declared import IN_PYTHON, Flag, Uses
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_left_out
+from metric_oracle.base.declarations import IN_PYTHON, Flag, Uses
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.files import package_version
+from metric_oracle.base.option_types import RESULTS
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.cells import number_of
@@ -407,7 +407,7 @@ def expectation(
             "[`list_metrics`][metric_oracle.list_metrics]; no sum. Or a judge: its name in oracle.toml, in Python what "
             "``judge`` returns; and with it, after commas, metrics whose exact means correct the estimate."
         ),
-        choices.METRIC,
+        option_types.METRIC,
     ],
     *,
     draws: Annotated[
@@ -422,7 +422,7 @@ def expectation(
         ),
         Flag(metavar="E"),
     ] = None,
-    seed: choices.Seed | None = None,
+    seed: option_types.Seed | None = None,
     quantiles: Annotated[
         Sequence[float],
         Doc(
@@ -432,7 +432,7 @@ def expectation(
         IN_PYTHON,
     ] = QUANTILES,
     bins: Annotated[
-        choices.Bins,
+        option_types.Bins,
         Doc(
             "Largest number of bins of the histogram. The width of a bin is the smallest power of two with so many "
             "bins."

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.arguments import given_of
+from metric_oracle.base.argument_checks import given_of
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.kept import RESERVED

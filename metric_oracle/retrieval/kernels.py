@@ -6,8 +6,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from metric_oracle.base.choices import Backend
 from metric_oracle.base.errors import BackendError
+from metric_oracle.base.option_types import Backend
 from metric_oracle.kernels.contract import Kernel, read_only
 from metric_oracle.records import Metric
 

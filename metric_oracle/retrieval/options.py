@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_left_out, given_of
-from metric_oracle.base.choices import RESTRICTIONS
-from metric_oracle.base.declared import BERTSCORE, IN_PYTHON, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_left_out, given_of
+from metric_oracle.base.declarations import BERTSCORE, IN_PYTHON, Flag
+from metric_oracle.base.option_types import RESTRICTIONS
 from metric_oracle.metrics import REPRESENTATIONS
 
 # Options that change scores, each of the representations that name it.
@@ -31,7 +31,7 @@ class SearchOptions:
     """
 
     k: Annotated[
-        choices.Positive,
+        option_types.Positive,
         Doc(
             "Number of best reports to list for each test report or, when pairs are mined, for each report of the "
             "index."
@@ -39,16 +39,16 @@ class SearchOptions:
         Flag("-k", "--top-k"),
     ] = 1
     backend: Annotated[
-        choices.Backend,
+        option_types.Backend,
         Doc(
             "Backend of the search: {}. auto is cpu; cuda uses the GPUs of this machine; reference scores every report "
             "with the plain scorer and is slow. All return the same results."
         ),
     ] = "auto"
-    threads: choices.Threads | None = None
-    text: choices.WithText = True
+    threads: option_types.Threads | None = None
+    text: option_types.WithText = True
     max_memory: Annotated[
-        choices.Memory | None,
+        option_types.Memory | None,
         Doc(
             "Memory in GB that the process should use at most, within a few per cent: pages of the index's files are "
             "released and read again. By default there is no limit."
@@ -94,7 +94,7 @@ class SearchOptions:
         ),
     ] = ()
     min_score: Annotated[
-        choices.MinScore | None,
+        option_types.MinScore | None,
         Doc(
             "List only reports that score X or better. A list may then be shorter than `k`. By default all scores "
             "count."
@@ -119,9 +119,9 @@ class SearchOptions:
         ),
         Flag(metavar="I/N"),
     ] = None
-    runner: choices.Runner | None = None
-    address: choices.Address | None = None
-    num_gpus: choices.Gpus | None = None
+    runner: option_types.Runner | None = None
+    address: option_types.Address | None = None
+    num_gpus: option_types.Gpus | None = None
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import Flag, Uses
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import Flag, Uses
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress
@@ -70,7 +70,7 @@ def pool(
             "Judge that has scored some of the pairs: its name in oracle.toml, in Python what ``judge`` returns. Pairs "
             "that its files or its folder `keep` have are left out. By default all pairs are written."
         ),
-        choices.METRIC,
+        option_types.METRIC,
     ] = None,
     *,
     pool: Annotated[
@@ -81,7 +81,7 @@ def pool(
         ),
         Flag(metavar="METRIC:N"),
     ] = DEFAULT,
-    seed: choices.Seed = 0,
+    seed: option_types.Seed = 0,
     options: Annotated[
         SearchOptions | None,
         Doc("The options of the searches for the pool."),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress, counter

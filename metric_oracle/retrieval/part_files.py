@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.reports import Reports
@@ -71,7 +71,7 @@ def retrieve_part(
 
 
 @called("merge")
-def merge(parts: choices.Parts) -> Results:
+def merge(parts: option_types.Parts) -> Results:
     """Join the results of all parts of one search of a shard set by [`retrieve`][metric_oracle.retrieve], in any order.
 
     Returns

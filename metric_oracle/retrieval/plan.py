@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_in_range, check_left_out
-from metric_oracle.base.declared import IN_PYTHON
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_in_range, check_left_out
+from metric_oracle.base.declarations import IN_PYTHON
 from metric_oracle.base.errors import InputError, called, option
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.kept import RESERVED
@@ -176,14 +176,14 @@ def open_runner(runner: str | None, address: str | None, num_gpus: float | None,
 def retrieve(
     index: AnyIndex,
     queries: Queries,
-    metric: choices.OneMetric,
+    metric: option_types.OneMetric,
     *,
-    k: choices.K | None = None,
+    k: option_types.K | None = None,
     backend: Annotated[
-        choices.Backend | None, Doc("Backend of the search; replaces that of `options`."), IN_PYTHON
+        option_types.Backend | None, Doc("Backend of the search; replaces that of `options`."), IN_PYTHON
     ] = None,
-    threads: Annotated[choices.Threads | None, IN_PYTHON] = None,
-    text: Annotated[choices.WithText | None, IN_PYTHON] = None,
+    threads: Annotated[option_types.Threads | None, IN_PYTHON] = None,
+    text: Annotated[option_types.WithText | None, IN_PYTHON] = None,
     options: Annotated[
         SearchOptions | None,
         Doc("All options of the search, see [`SearchOptions`][metric_oracle.SearchOptions]."),

@@ -25,9 +25,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_in_range, check_left_out
-from metric_oracle.base.declared import IN_PYTHON, Flag, Uses
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_in_range, check_left_out
+from metric_oracle.base.declarations import IN_PYTHON, Flag, Uses
 from metric_oracle.base.errors import InputError, as_called, called, shown
 from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress, counter
@@ -365,10 +365,10 @@ def rerank(
             "Judge: its name in oracle.toml, in Python what ``judge`` returns; or crepe, the checkpoint that `crepe` "
             "names."
         ),
-        choices.METRIC,
+        option_types.METRIC,
     ],
     *,
-    crepe: choices.Crepe | None = None,
+    crepe: option_types.Crepe | None = None,
     keep: Annotated[
         str | Path | None,
         Doc(
@@ -387,23 +387,23 @@ def rerank(
         ),
         Flag(metavar="METRIC:N"),
     ] = DEFAULT,
-    k: choices.K | None = None,
+    k: option_types.K | None = None,
     audit: Annotated[
-        choices.Count,
+        option_types.Count,
         Doc(
             "Number of test reports, drawn at random, for which the judge scores the whole corpus, to measure how "
             "often the best report is missing from the pool. Their results are exact. 0 means no audit."
         ),
     ] = 0,
     recall: Annotated[
-        choices.Recall | None,
+        option_types.Recall | None,
         Doc(
             "Probability, between 0 and 1, with which the pool should contain a best report; the audit then chooses "
             "the size N of the pool. Needs `audit`, and METRIC without N as `pool`. By default N is that of `pool`."
         ),
         Flag(metavar="Q"),
     ] = None,
-    seed: choices.Seed = 0,
+    seed: option_types.Seed = 0,
     options: Annotated[
         SearchOptions | None,
         Doc("`k`, `text`, and the options of the searches for the pool."),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.base.arguments import check_options, given_of
+from metric_oracle.base.argument_checks import check_options, given_of
 from metric_oracle.base.errors import InputError, called
 from metric_oracle.base.progress import say
 from metric_oracle.corpora.reports import Reports

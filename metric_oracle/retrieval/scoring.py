@@ -8,9 +8,9 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_options, given_of
-from metric_oracle.base.declared import PREDICTED, Flag, Uses
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_options, given_of
+from metric_oracle.base.declarations import PREDICTED, Flag, Uses
 from metric_oracle.base.errors import InputError, called, option
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.sections import check_sections
@@ -82,9 +82,9 @@ def score(
         Doc("Name of the model that wrote the predictions. By default that of their file without its ending."),
         Flag(panel=PREDICTED),
     ] = None,
-    inner: choices.Inner = False,
-    text: choices.WithText = False,
-    crepe: choices.Crepe | None = None,
+    inner: option_types.Inner = False,
+    text: option_types.WithText = False,
+    crepe: option_types.Crepe | None = None,
     options: OfBertscore | None = None,
     progress: Progress | None = None,
 ) -> Scores:
@@ -199,8 +199,8 @@ def compute(
     references: References,
     metrics: MetricsOrJudges | None = None,
     index: Counted | None = None,
-    inner: choices.Inner = False,
-    crepe: choices.Crepe | None = None,
+    inner: option_types.Inner = False,
+    crepe: option_types.Crepe | None = None,
     options: OfBertscore | None = None,
 ) -> dict[str, float]:
     """Return the mean score of predictions under each metric, as the `evaluate` library's metrics do.

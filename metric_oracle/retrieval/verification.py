@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_in_range, check_left_out, check_one_of
-from metric_oracle.base.choices import RESTRICTIONS
-from metric_oracle.base.declared import IN_PYTHON
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_in_range, check_left_out, check_one_of
+from metric_oracle.base.declarations import IN_PYTHON
 from metric_oracle.base.errors import BackendError, ExactnessError, InputError, called, kind_of, shown
+from metric_oracle.base.option_types import RESTRICTIONS
 from metric_oracle.base.progress import Advance, Progress, counter, say
 from metric_oracle.corpora.kept import RESERVED
 from metric_oracle.corpora.reports import Reports
@@ -475,11 +475,11 @@ def verify(
     queries: Queries,
     *,
     sample: Annotated[
-        choices.Count, Doc("Number of test reports, drawn at random, that are searched again by brute force.")
+        option_types.Count, Doc("Number of test reports, drawn at random, that are searched again by brute force.")
     ] = 20,
-    seed: choices.Seed = 0,
-    corpus_vectors: choices.CorpusVectors = None,
-    query_vectors: choices.QueryVectors = None,
+    seed: option_types.Seed = 0,
+    corpus_vectors: option_types.CorpusVectors = None,
+    query_vectors: option_types.QueryVectors = None,
     progress: Progress | None = None,
     tell: Annotated[
         Callable[[str], None] | None,

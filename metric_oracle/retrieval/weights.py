@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.argument_checks import check_left_out
+from metric_oracle.base.checksum import SIGNATURE, opened
 from metric_oracle.base.errors import InputError, as_called, option
-from metric_oracle.base.sealed import SIGNATURE, opened
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.metrics import composite, get_metric
 from metric_oracle.records import COMPOSITE, Metric

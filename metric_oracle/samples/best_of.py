@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_in_range
-from metric_oracle.base.declared import ROWS, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_in_range
+from metric_oracle.base.declarations import ROWS, Flag
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.samples import Samples
@@ -307,7 +307,7 @@ _SAMPLED = Nouns(has_section=False)
 @called("best_of")
 def best_of(
     candidates: SampledReports,
-    references: choices.References,
+    references: option_types.References,
     metrics: MetricsOfSamples,
     *,
     column: Annotated[
@@ -317,7 +317,7 @@ def best_of(
             "greatest number. By default no column is used."
         ),
     ] = None,
-    inner: choices.Inner = False,
+    inner: option_types.Inner = False,
     results: Annotated[
         Sequence[GivenResults],
         Doc(
@@ -329,7 +329,7 @@ def best_of(
     ] = (),
     index: CountedIndex | None = None,
     options: OptionsOfSamples | None = None,
-    seed: choices.Seed = 0,
+    seed: option_types.Seed = 0,
     progress: Progress | None = None,
 ) -> BestOf:
     """Measure how good the best of n reports of a model is expected to be, and how near selectors come to it.

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base.arguments import check_left_out, check_one_of
+from metric_oracle.base.argument_checks import check_left_out, check_one_of
 from metric_oracle.base.errors import called
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.samples import Samples

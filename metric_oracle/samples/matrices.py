@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import Flag, Uses
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import Flag, Uses
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import checksum
 from metric_oracle.base.progress import Progress, counter
@@ -42,7 +42,7 @@ MetricsOfSamples: TypeAlias = Annotated[
         "Metrics of the samples, such as bleu, rouge-l or radgraph, see [`list_metrics`][metric_oracle.list_metrics], "
         "and judges: the name of one in oracle.toml, in Python what ``judge`` returns. Several with commas."
     ),
-    choices.METRIC,
+    option_types.METRIC,
 ]
 CountedIndex: TypeAlias = Annotated[
     str | Path | Index | Any,

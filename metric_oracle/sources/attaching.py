@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.base.arguments import check_options
+from metric_oracle.base.argument_checks import check_options
 from metric_oracle.base.errors import InputError, option
 from metric_oracle.base.progress import Progress, counter, silent
 from metric_oracle.corpora.reports import Reports

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metric_oracle.base.arguments import check_left_out
+from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.arrays import as_array
 from metric_oracle.corpora.containers import in_order

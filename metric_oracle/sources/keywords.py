@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypedDict
 
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import BERTSCORE, FILES, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import BERTSCORE, FILES, Flag
 
 _FILE, _FOLDER = Flag(metavar="FILE", panel=FILES), Flag(metavar="FOLDER", panel=FILES)
 _IDS = Doc(
@@ -59,7 +59,7 @@ class Sources(TypedDict, total=False):
     ]
     sentences: Annotated[Any, Doc("Vectors of the sentences (.npz, .parquet, .json or .jsonl)."), _FILE]
     uncertain: Annotated[
-        choices.Uncertain | None,
+        option_types.Uncertain | None,
         Doc(
             "What an uncertain label (-1) counts as: {}. blank means not mentioned. There is no default, because this "
             "changes the scores: needed with CheXbert labels, and where other labels are uncertain."
@@ -75,7 +75,7 @@ class Sources(TypedDict, total=False):
         Flag(metavar="MODEL", panel=BERTSCORE, kind=str),
     ]
     layer: Annotated[
-        choices.Count | None,
+        option_types.Count | None,
         Doc(
             "Number of the layer of `encoder` whose hidden states BERTScore compares. By default 5 for "
             "distilroberta-base; any other encoder needs this option."
@@ -83,7 +83,7 @@ class Sources(TypedDict, total=False):
         Flag(panel=BERTSCORE),
     ]
     states: Annotated[
-        choices.States | None,
+        option_types.States | None,
         Doc(
             "Precision in which the index stores the token states of `encoder` for BERTScore: {}. float16 takes half "
             "the space and changes scores in the fifth digit. By default float32."
@@ -131,7 +131,7 @@ class Sources(TypedDict, total=False):
         _FOLDER,
     ]
     device: Annotated[
-        choices.Device | None,
+        option_types.Device | None,
         Doc("Device that runs the models: {}. By default cuda if this machine has a GPU."),
         Flag(panel=FILES),
     ]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.base.choices import UNCERTAIN
 from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.option_types import UNCERTAIN
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.label_tables import (
     LABELS,

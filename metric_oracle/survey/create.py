@@ -23,12 +23,12 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.choices import RESULTS
-from metric_oracle.base.declared import Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.checksum import write_json as write_sealed
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import checksum, identify, new_folder, write_json
-from metric_oracle.base.sealed import write_json as write_sealed
+from metric_oracle.base.option_types import RESULTS
 from metric_oracle.corpora.label_tables import LABELS, labels_of_table
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
@@ -87,16 +87,16 @@ class SurveyOptions:
     'rexval'
     """
 
-    studies: Annotated[choices.Positive, Doc("Number of studies to draw.")] = STUDIES
+    studies: Annotated[option_types.Positive, Doc("Number of studies to draw.")] = STUDIES
     repeats: Annotated[
-        choices.Count,
+        option_types.Count,
         Doc(
             "Number of studies that are shown a second time at the end, with their candidates in a new order, to "
             "measure how well each rater agrees with their own first answers."
         ),
     ] = 0
     identical: Annotated[
-        choices.Identical,
+        option_types.Identical,
         Doc(
             "How candidates of a study with equal texts are rated: {}. once shows the text once and counts the answer "
             "for each of them; show shows each, as in the paper."
@@ -132,13 +132,13 @@ class SurveyOptions:
         Flag(metavar="FILE", kind=Path),
     ] = None
     order: Annotated[
-        choices.Order,
+        option_types.Order,
         Doc(
             "Order of studies and candidates: {}. shared is one random order for all raters; per-rater is another "
             "random order for each. Repeated studies are last in both."
         ),
     ] = "shared"
-    seed: choices.Seed = 0
+    seed: option_types.Seed = 0
 
 
 DEFAULTS = SurveyOptions()
@@ -159,7 +159,7 @@ def create_survey(
         ),
         Flag("--candidates", metavar="NAME=FILE"),
     ],
-    out: choices.NewFolder,
+    out: option_types.NewFolder,
     *,
     raters: Annotated[Sequence[str], Doc("Names of the raters, of letters, digits, - and _.")],
     options: Annotated[

@@ -16,11 +16,11 @@ import pyarrow as pa
 from annotated_doc import Doc
 from pyarrow import csv
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.checksum import sign, write_json
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import new_folder
-from metric_oracle.base.sealed import sign, write_json
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.cells import NOTHING, Format, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing
@@ -146,7 +146,7 @@ def _last_save(record: Mapping[str, Any]) -> str:
 
 def export_survey(
     folder: SurveyFolder,
-    out: choices.NewFolder,
+    out: option_types.NewFolder,
     *,
     partial: Annotated[
         bool,

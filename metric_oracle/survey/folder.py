@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from annotated_doc import Doc
 
-from metric_oracle.base.declared import Flag
+from metric_oracle.base.checksum import read_json
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, as_called
 from metric_oracle.base.files import checksum
-from metric_oracle.base.sealed import read_json
 from metric_oracle.survey.log import History, Log
 
 FORMAT, VERSION = "metric-oracle survey", 1

@@ -25,10 +25,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from metric_oracle.base.checksum import read_json, write_json
 from metric_oracle.base.errors import InputError, MetricOracleError, option
 from metric_oracle.base.files import let_interrupts_end_waits
 from metric_oracle.base.journal import End, Journal, JournalLine
-from metric_oracle.base.sealed import read_json, write_json
 
 MAX_ERRORS = 99  # largest number of errors in one cell
 Counts = list[list[int | None]]

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from metric_oracle.base.checksum import read_json, write_json
 from metric_oracle.base.errors import InputError, MetricOracleError
-from metric_oracle.base.sealed import read_json, write_json
 from metric_oracle.survey.folder import Survey, open_cells
 from metric_oracle.survey.log import MAX_ERRORS, ConflictError, Counts, Event, Log, SaveError
 from metric_oracle.web.render import page

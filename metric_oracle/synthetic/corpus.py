@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from metric_oracle.base.arguments import check_in_range, check_new_folder, check_one_of
+from metric_oracle.base.argument_checks import check_in_range, check_new_folder, check_one_of
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import new_folder
 from metric_oracle.base.progress import Advance, Progress, counter

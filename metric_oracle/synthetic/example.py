@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.base.arguments import check_new_folder
+from metric_oracle.base.argument_checks import check_new_folder
 from metric_oracle.base.files import new_folder
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.projects import FILE

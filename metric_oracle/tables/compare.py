@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.choices import LEGACY
-from metric_oracle.base.declared import IN_PYTHON, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import IN_PYTHON, Flag
 from metric_oracle.base.errors import InputError, as_called, called, option, shown
+from metric_oracle.base.option_types import LEGACY
 from metric_oracle.base.progress import Progress
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.signature import signed
@@ -82,9 +82,9 @@ def compare(
         ),
         Flag(metavar="A,B"),
     ] = (),
-    method: choices.IntervalMethod = "bca",
-    resamples: choices.Resamples | None = None,
-    seed: choices.Seed = 0,
+    method: option_types.IntervalMethod = "bca",
+    resamples: option_types.Resamples | None = None,
+    seed: option_types.Seed = 0,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare the scores of several systems in one table: means, 95 % intervals and ranges, as in Yu et al.

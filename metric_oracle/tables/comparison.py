@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from metric_oracle.base.choices import LEGACY
-from metric_oracle.base.shown import html_table
+from metric_oracle.base.option_types import LEGACY
+from metric_oracle.base.reprs import html_table
 from metric_oracle.findings.cells import NOTHING, Format, Record, ends, intervals_note, number, number_of, over_of, p_of
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding

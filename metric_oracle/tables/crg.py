@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import FILES, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import FILES, Flag
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.corpora.label_tables import LabelTable, is_abnormality, read_label_tables
 from metric_oracle.findings.cells import Format, Record, ends_of, number_of
@@ -143,7 +143,7 @@ def score_crg(
     predicted: PredictedLabels,
     *,
     uncertain: Annotated[
-        choices.Uncertain,
+        option_types.Uncertain,
         Doc(
             "What an uncertain label (-1) counts as, on both sides: {}. blank means not mentioned, and has the same "
             "effect as negative. There is no default, because this changes the score."
@@ -159,9 +159,9 @@ def score_crg(
         ),
         Flag("--level", metavar="NAME=COLUMN,..."),
     ] = None,
-    id_column: choices.IdColumn | None = None,
-    resamples: choices.Resamples | None = None,
-    seed: choices.Seed = 0,
+    id_column: option_types.IdColumn | None = None,
+    resamples: option_types.Resamples | None = None,
+    seed: option_types.Seed = 0,
     tell: Tell = None,
 ) -> CRG:
     """Score predicted labels of any kind with CRG (Hamamci et al. 2025).

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base import choices
+from metric_oracle.base import option_types
 from metric_oracle.base.errors import InputError, as_called, shown
 from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS, LabelTable, read_label_tables
 from metric_oracle.findings.cells import over_of
@@ -130,9 +130,9 @@ def score_f1_chexbert(
     reference: ReferenceLabels,
     predicted: PredictedLabels,
     *,
-    id_column: choices.IdColumn | None = None,
-    resamples: choices.Resamples | None = None,
-    seed: choices.Seed = 0,
+    id_column: option_types.IdColumn | None = None,
+    resamples: option_types.Resamples | None = None,
+    seed: option_types.Seed = 0,
     tell: Tell = None,
 ) -> F1:
     """Score predicted CheXbert labels with F1 over 14 and 5 labels, under each convention for uncertain labels.
@@ -185,8 +185,8 @@ def score_f1_srr(
     reference: ReferenceLabels,
     predicted: PredictedLabels,
     *,
-    resamples: choices.Resamples | None = None,
-    seed: choices.Seed = 0,
+    resamples: option_types.Resamples | None = None,
+    seed: option_types.Seed = 0,
     tell: Tell = None,
 ) -> F1:
     r"""Score predicted SRR-BERT labels (findings with their status) with F1.

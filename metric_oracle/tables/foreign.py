@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
+from metric_oracle.base import option_types
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.tables import canonical_ids, check_unique, read_table
@@ -27,7 +27,7 @@ def read_foreign(
             "report."
         ),
     ],
-    directions: choices.Directions | None = None,
+    directions: option_types.Directions | None = None,
 ) -> Scores:
     r"""Read a table of another tool as the scores of a system.
 

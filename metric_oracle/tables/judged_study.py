@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.declared import Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, called
 from metric_oracle.base.progress import Progress, counter, say
 from metric_oracle.corpora.reports import Reports
@@ -183,9 +183,9 @@ def study_pairs(
     models: ModelReports = None,
     *,
     metrics: MetricsOrJudges | None = None,
-    inner: choices.Inner = False,
+    inner: option_types.Inner = False,
     pool: PoolOfStudy = None,
-    threads: choices.Threads | None = None,
+    threads: option_types.Threads | None = None,
     progress: Progress | None = None,
 ) -> PairsToJudge:
     """Pair the reports of a study, for a judge that runs elsewhere.

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base.declared import IN_PYTHON
+from metric_oracle.base.declarations import IN_PYTHON
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import identify
 from metric_oracle.base.progress import say

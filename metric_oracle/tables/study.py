@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base import choices
-from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.declared import IN_PYTHON, ROWS, Flag
+from metric_oracle.base import option_types
+from metric_oracle.base.argument_checks import check_left_out
+from metric_oracle.base.declarations import IN_PYTHON, ROWS, Flag
 from metric_oracle.base.errors import InputError, as_called, called, option, shown
 from metric_oracle.base.files import checksum
 from metric_oracle.base.progress import Progress
@@ -86,7 +86,7 @@ def study(
         ),
         Flag(metavar="NAME=FILE", panel=ROWS),
     ] = None,
-    inner: choices.Inner = False,
+    inner: option_types.Inner = False,
     pool: PoolOfStudy = None,
     exact_chance: Annotated[
         bool,
@@ -103,9 +103,9 @@ def study(
             "that it is made of. Finished steps are kept beside it, in a folder with the ending .unfinished. By "
             "default nothing is written."
         ),
-        choices.OUT,
+        option_types.OUT,
     ] = None,
-    threads: choices.Threads | None = None,
+    threads: option_types.Threads | None = None,
     progress: Progress | None = None,
     tell: Annotated[
         Callable[[str], None] | None,
@@ -438,9 +438,9 @@ def compare_study(
     ],
     progress: Progress | None = None,
     *,
-    method: choices.IntervalMethod = "bca",
-    resamples: choices.Resamples | None = None,
-    seed: choices.Seed = 0,
+    method: option_types.IntervalMethod = "bca",
+    resamples: option_types.Resamples | None = None,
+    seed: option_types.Seed = 0,
 ) -> Comparison:
     """Return the table of a study: means, changes from random, shares of the way to the oracle, paired tests.
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base.arguments import check_left_out
-from metric_oracle.base.declared import Flag
+from metric_oracle.base.argument_checks import check_left_out
+from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, option, shown
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports

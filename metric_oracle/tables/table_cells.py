@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from metric_oracle.base import choices
-from metric_oracle.base.choices import LEGACY
+from metric_oracle.base import option_types
+from metric_oracle.base.option_types import LEGACY
 from metric_oracle.findings.cells import arrow
 from metric_oracle.findings.corpus_bleu import corpus_bleu
 from metric_oracle.findings.results import Scores
@@ -161,7 +161,7 @@ class MetricCells:
     column: MetricColumn
     row: Mapping[str, Array]  # system -> its scores float64[n]
     means: Resampled  # means of the systems in the order of `row`, see `means_of`
-    method: choices.Method
+    method: option_types.Method
     seed: int
     # System whose scores are means -> (minimum, maximum) of the single scores, or None if not known.
     ranges: Mapping[str, tuple[float | None, float | None] | None]

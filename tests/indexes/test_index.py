@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.base import job, sealed
+from metric_oracle.base import checksum, job
 from metric_oracle.base.errors import BackendError, DamagedIndexError, IndexFormatError, InputError, called
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.indexes import build as index_module
@@ -1016,7 +1016,7 @@ def test_damaged_unfinished_build_starts_clean(inputs, built, tmp_path, damage):
     killed_build(inputs, tmp_path / "I")
     building = tmp_path / "I.building"
     (tmp_path / "reports.arrow").write_text("mine")
-    state = sealed.read_json(building / "build.json", "")
+    state = checksum.read_json(building / "build.json", "")
     path = building / "ngrams/features.arrow"
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-5])
@@ -1033,7 +1033,7 @@ def test_damaged_unfinished_build_starts_clean(inputs, built, tmp_path, damage):
             state["ngrams/features.arrow"] = 5
         elif damage == "climbs":
             state["../reports.arrow"] = {"made_of": "", "sha256": hashlib.sha256(b"mine").hexdigest()}
-        text = {"list": "[]", "text": "{"}.get(damage, json.dumps(sealed.seal(state)))
+        text = {"list": "[]", "text": "{"}.get(damage, json.dumps(checksum.seal(state)))
         (building / "build.json").write_text(text)
     assert index_module.build_index(inputs, tmp_path / "I").fingerprint == built.fingerprint
     assert (tmp_path / "reports.arrow").read_text() == "mine"

@@ -9,8 +9,8 @@ import warnings
 
 import pytest
 
+from metric_oracle.base.checksum import write_json
 from metric_oracle.base.errors import InputError, InUseError
-from metric_oracle.base.sealed import write_json
 from metric_oracle.judges import judgements
 from metric_oracle.judges.judgements import RECORD, Judgements, pair_ids
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metric_oracle.base.choices import LEGACY
+from metric_oracle.base.option_types import LEGACY
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.findings.corpus_bleu import corpus_bleu, counts_in, of_scores

@@ -11,8 +11,8 @@ import pyarrow.csv
 import pytest
 
 import metric_oracle as mo
+from metric_oracle.base.checksum import read_json, seal
 from metric_oracle.base.errors import InputError
-from metric_oracle.base.sealed import read_json, seal
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.explorer.evidence import rouge_l

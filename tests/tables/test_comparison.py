@@ -11,7 +11,7 @@ from scipy import stats
 
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
-from metric_oracle.base.shown import OneLine
+from metric_oracle.base.reprs import OneLine
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import get_metric
 from metric_oracle.statistics import adjusted, interval, overlap, paired_test

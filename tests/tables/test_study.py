@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.base import sealed
+from metric_oracle.base import checksum
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.findings.results import read_results, read_scores
@@ -407,7 +407,7 @@ def test_oracle_reports_and_checksums_are_in_the_folder(world, tmp_path):
         assert reports.table.equals(retrieve(index, queries, metric).table)
         assert verify(index, reports, queries)["queries"] == 20
         assert read_scores(out / f"{metric}-oracle.parquet").table.equals(systems[f"{metric} oracle"].table)
-    kept = sealed.read_json(out / STEPS, "")
+    kept = checksum.read_json(out / STEPS, "")
     tables = [f"table.{ending}" for ending in ("md", "tex", "csv", "csv.signature.json", "png")]
     assert kept.keys() == {f"{name}.parquet" for name in names} | {*tables}
     assert kept.keys() == {path.name for path in out.iterdir()} - {STEPS}

@@ -1,7 +1,7 @@
 """Values that an argument or option may have, declared once.
 
 Public signatures, the fields of public options and the options of the command line are annotated with the types; both
-doors check them by `arguments.check_declared`. In an annotation, a text after a bound is the next step of its message.
+doors check them by `argument_checks.check_declared`. In an annotation, a text after a bound is the next step of its message.
 A type that means the same wherever it occurs has its text here, too.
 """
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from annotated_doc import Doc
 from annotated_types import Ge, Gt, Interval, Unit
 
-from metric_oracle.base.declared import FILES, IN_PYTHON, OUTPUT, PREDICTED, READING, ROWS, SEARCH, Flag
+from metric_oracle.base.declarations import FILES, IN_PYTHON, OUTPUT, PREDICTED, READING, ROWS, SEARCH, Flag
 
 Backend = Literal["auto", "cpu", "cuda", "reference"]
 Device = Literal["cpu", "cuda"]

@@ -12,8 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metric_oracle.base.arguments import check_declared, check_path
-from metric_oracle.base.declared import OBJECTS, alternatives, bare, documented, signature_of
+from metric_oracle.base.argument_checks import check_declared, check_path
+from metric_oracle.base.declarations import OBJECTS, alternatives, bare, documented, signature_of
 from metric_oracle.base.errors import ArgumentError, called, is_under_way, kind_of, shown, with_article
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
