@@ -1,7 +1,7 @@
 """Values that an argument or option may have, declared once.
 
 Public signatures, the fields of public options and the options of the command line are annotated with the types; both
-doors check them by `argument_checks.check_declared`. In an annotation, a text after a bound is the next step of its message.
+doors check them by `check_declared`. In an annotation, a text after a bound is the next step of its message.
 A type that means the same wherever it occurs has its text here, too.
 """
 
