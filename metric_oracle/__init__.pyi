@@ -33,7 +33,6 @@ from metric_oracle.raters.metric_comparison import RatedFiles as RatedFiles, com
 from metric_oracle.raters.rated_sets import read_rated_set as read_rated_set
 from metric_oracle.raters.ratings import read_ratings as read_ratings
 from metric_oracle.retrieval.options import SearchOptions as SearchOptions
-from metric_oracle.findings.finding import write_finding
 from metric_oracle.findings.results import read_results as read_results, read_scores as read_scores
 from metric_oracle.samples.best_of import BestOf as BestOf, best_of as best_of
 from metric_oracle.samples.consensus import Consensus as Consensus, consensus as consensus
@@ -50,13 +49,3 @@ from metric_oracle.tables.study import compare_study as compare_study, study as 
 from metric_oracle.tables.study_folder import write_study as write_study
 
 __version__: str
-# One function under the names that it had for each kind of result.
-write_table = write_finding
-write_plot = write_finding
-write_best_of = write_finding
-plot_best_of = write_finding
-write_overlap = write_finding
-plot_overlap = write_finding
-plot_histogram = write_finding
-plot_alignment = write_finding
-plot_failure_modes = write_finding

@@ -7,20 +7,13 @@ from typing import Any
 
 
 @cache
-def _names(package: str) -> dict[str, tuple[str, str]]:
-    """Return, for each public name of a package, its module and its name there."""
+def _names(package: str) -> dict[str, str]:
+    """Return the module of each public name of a package."""
     import ast
 
-    imported: dict[str, tuple[str, str]] = {}
-    names: dict[str, tuple[str, str]] = {}
-    for line in ast.parse(get_data(package, "__init__.pyi") or b"").body:
-        match line:
-            case ast.ImportFrom(module=str(module), names=aliases):
-                imported |= {alias.name: (module, alias.name) for alias in aliases}
-                names |= {alias.name: imported[alias.name] for alias in aliases if alias.asname}
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=original)):
-                names[name] = imported[original]
-    return names
+    lines = ast.parse(get_data(package, "__init__.pyi") or b"").body
+    imports = [(line.module, line.names) for line in lines if isinstance(line, ast.ImportFrom)]
+    return {alias.name: str(module) for module, aliases in imports for alias in aliases}
 
 
 def load(package: str, name: str) -> Any:
@@ -34,5 +27,4 @@ def load(package: str, name: str) -> Any:
     if name not in names:
         msg = f"module {package!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    module, original = names[name]
-    return getattr(import_module(module), original)
+    return getattr(import_module(names[name]), name)

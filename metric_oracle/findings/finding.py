@@ -110,37 +110,3 @@ class Finding(Frames, OneLine):
         else:
             with replacing(path) as temporary:
                 temporary.write_bytes(self.text(ending[1:]).encode("utf-8", "surrogateescape"))
-
-
-def write_finding(finding: Finding, path: str | Path) -> None:
-    """Write a result: its tables, all numbers or its figure, by the ending of the path.
-
-    The same as ``finding.write(path)``; ``write_overlap``, ``write_best_of``, ``write_table`` and the functions
-    ``plot_...`` are other names of it.
-
-    Parameters
-    ----------
-    finding : Comparison, BestOf, Overlap, Alignment, FailureModes or Expectation
-        What [`compare`][metric_oracle.compare], [`best_of`][metric_oracle.best_of],
-        [`overlap`][metric_oracle.overlap], [`align`][metric_oracle.align],
-        [`failure_modes`][metric_oracle.failure_modes], [`expectation`][metric_oracle.expectation] or another function
-        with a result of this kind returned.
-    path : str or path
-        File that ends in ``.md`` or ``.tex`` (tables), ``.csv``, ``.parquet`` or ``.jsonl`` (numbers, unrounded), or
-        ``.png``, ``.svg`` or ``.pdf`` (the figure). An existing one is replaced only when the new one is complete.
-
-    Raises
-    ------
-    InputError
-        If the ending is another one, the result has no figure, or the file cannot be written.
-    BackendError
-        If a figure is asked for and Matplotlib is not installed.
-
-    Examples
-    --------
-    >>> best = mo.best_of("samples.jsonl", "test.csv", "rouge-l")
-    >>> best.write("best.md")
-    >>> mo.write_best_of(best, "best.csv")
-    >>> mo.plot_best_of(best, "curve.png")
-    """
-    finding.write(path)

@@ -96,8 +96,8 @@ def compare(
     Returns
     -------
     Comparison
-        Means, intervals, changes and tests, with the signature. It has a table in a notebook, `to_pandas`, `to_polars`,
-        and `write`, which is [`write_table`][metric_oracle.write_table].
+        Means, intervals, changes and tests, with the signature. It has a table in a notebook, `to_pandas`, `to_polars`
+        and `write`.
 
     Raises
     ------
