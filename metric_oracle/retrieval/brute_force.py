@@ -49,7 +49,7 @@ def search(
     all.
     """
     lists = [WantedList(place, np.empty(0, np.int64)) for place in range(len(chosen))] if lists is None else lists
-    record = pairs.record
+    record = pairs.metric
     n, sign = len(lists), record.sign
     answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.empty(0))
     values = _values(pairs, chosen, tell)
@@ -86,7 +86,7 @@ def _values(pairs: Pairs, chosen: Sequence[int], tell: Advance) -> dict[str, tup
     Rows are those of the distinct queries `chosen`, columns all documents; see `_scores`.
     """
     values = {}
-    for name, metric in pairs.record.metrics.items():
+    for name, metric in pairs.metric.metrics.items():
         found = [_of_metric(metric, part, chosen, tell) for part in pairs.parts]
         values[name] = np.concatenate([scores for scores, _ in found], axis=1), max(error for _, error in found)
     return values
@@ -116,7 +116,7 @@ def _sum(record: Metric, values: Mapping[str, tuple[np.ndarray, float]]) -> tupl
 def n_pairs(pairs: Pairs, chosen: Sequence[int]) -> int:
     """Return the number of pairs that a search for distinct queries scores, added up over the metrics of a sum."""
     total = 0
-    for metric in pairs.record.metrics.values():
+    for metric in pairs.metric.metrics.values():
         for part in pairs.parts:
             representation, _ = part.representation.of_metric(metric)
             _, of_query = part.encoded.of_metric(metric)

@@ -37,7 +37,7 @@ class Part(NamedTuple):
 class Pairs:
     """All pairs of the distinct queries of a batch and the documents of an index, under a metric."""
 
-    record: Metric
+    metric: Metric
     parts: list[Part]  # those with rows that can be scored; if there is none, the first
     which: np.ndarray  # int64[Q], distinct query of each query; queries that differ for one part are distinct
     # Score and components of the plain scorer by distinct query and document, each computed once.
@@ -68,17 +68,17 @@ class Pairs:
     @cached_property
     def kernel(self) -> Kernel:
         """The metric's kernel for CPUs."""
-        return load_kernel(self.record, "cpu")
+        return load_kernel(self.metric, "cpu")
 
     @cached_property
     def reference(self) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:
         """The metric's plain scorer, a function of candidate and reference."""
-        return load_reference(self.record)
+        return load_reference(self.metric)
 
     @cached_property
     def arrays(self) -> list[tuple[Any, Any]]:
         """The arrays of corpus and queries that the kernel reads, for each part."""
-        return [arrays_of(self.record, part.representation, part.encoded) for part in self.parts]
+        return [arrays_of(self.metric, part.representation, part.encoded) for part in self.parts]
 
     @cached_property
     def document_ptr(self) -> np.ndarray:
@@ -236,7 +236,7 @@ class Pairs:
                 row = self.row_id[self.row_ptr[document[i]]]
                 name = shown(ids[int(np.argmax(self.which == query[i]))])
                 raise ExactnessError(
-                    f"{self.record.name} of row {row}",
+                    f"{self.metric.name} of row {row}",
                     f"must be {wanted} for query {name}, as the plain scorer computes it",
                     found,
                     "This is a defect: please report it with the index fingerprint.",

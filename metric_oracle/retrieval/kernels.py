@@ -48,7 +48,7 @@ def _with_options(metric: Metric, module: str, load: Callable[[Metric], Any]) ->
     """
     score = import_module(f"{home(metric)}.{module}").score
     if metric.is_sum:
-        return partial(score, record=metric, scorers={name: load(one) for name, one in metric.metrics.items()})
+        return partial(score, metric=metric, scorers={name: load(one) for name, one in metric.metrics.items()})
     return partial(score, **metric.options)
 
 

@@ -226,7 +226,7 @@ def _score_kind(
         if record.kernel == "bertscore" and parts:
             values, components = list(parts.values())[int(str(record.options["part"]))], parts
         elif pairs is not None and len(query):
-            of_record = replace(pairs, record=record, known={})
+            of_record = replace(pairs, metric=record, known={})
             values, components = of_record.score_with_components(query, document)
             of_record.check([queries.ids[i] for i in complete.tolist()], query, document, values, components)
             parts = components if record.kernel == "bertscore" else {}

@@ -145,8 +145,8 @@ class _Reward:
     def __init__(self, scorer: "Scorer", arguments: tuple[Any, ...]) -> None:
         self._scorer, self._arguments = scorer, arguments
         self._told: set[str] = set()  # kinds of marks
-        direction = "" if scorer.record.sign > 0 else "negative "
-        self.__name__ = f"{direction}{self._kind}{scorer.record.name}"  # which a trainer shows
+        direction = "" if scorer.metric.sign > 0 else "negative "
+        self.__name__ = f"{direction}{self._kind}{scorer.metric.name}"  # which a trainer shows
 
     _kind = ""
     _make: Callable[..., Any] = staticmethod(reward)
@@ -215,7 +215,7 @@ class _ConsensusReward(_Reward):
 class Scorer:
     """A metric with the models that it needs, opened once."""
 
-    record: Metric  # the metric's record in the registry
+    metric: Metric
     models: dict[str, Any]  # functions from texts to a source's values, by the argument of `reports`
     kept: dict[str, Any]  # the same functions, which keep the values of earlier texts
     settings: dict[str, Any]  # other options of the sources: `uncertain`
@@ -255,13 +255,13 @@ class Scorer:
         Candidates are compared with the references of their group, as many as candidates, or with one another if there
         are none. `sizes`, int64[G], has the number of candidates of each group.
         """
-        sign = self.record.sign
+        sign = self.metric.sign
         if not candidates:
             return np.zeros(0)
         if self.pair_model is not None:
             return sign * self._read_together(candidates, references or candidates, sizes)
         truth, written = self._inputs(candidates, references)
-        return sign * score_cells(truth, written, (sizes, sizes), self.record, DEFAULTS, self.counted)
+        return sign * score_cells(truth, written, (sizes, sizes), self.metric, DEFAULTS, self.counted)
 
     def _read_together(self, candidates: list[str], references: list[str], sizes: np.ndarray) -> np.ndarray:
         """Return the scores by a model that reads reference and candidate together, group after group: float64[...]."""

@@ -176,7 +176,7 @@ def search_shard(
     for messages. `lists` has the rows that each list excludes. `reserve` returns the corpus row of the fall-back
     report; it is None if the search has none. The plain scorer scores `checked` listed pairs again.
     """
-    record, ((shard, representation, encoded, place),) = pairs.record, pairs.parts
+    record, ((shard, representation, encoded, place),) = pairs.metric, pairs.parts
     row_id, backend, n = representation.row_id, options.backend, len(place)
     k = min(options.k, len(row_id))
     n_lists = len(lists.query)

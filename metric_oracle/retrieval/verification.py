@@ -191,7 +191,7 @@ class _Check:
     """
 
     index: Index
-    record: Metric
+    metric: Metric
     pairs: Pairs  # of the queries and the documents of the index
     queries: Reports
     results: Results
@@ -233,14 +233,14 @@ class _Check:
         if q not in self.of_itself:
             part = self.pairs.parts[0]
             place = int(part.place[q])
-            score = load_reference(self.record)
+            score = load_reference(self.metric)
             self.of_itself[q] = score(part.encoded.item(place), part.encoded.item(place))
         return self.of_itself[q]
 
     @property
     def falls_back(self) -> bool:
         """Whether queries that nothing matches get the most frequent report."""
-        return self.record.fallback and not self.restrictions
+        return self.metric.fallback and not self.restrictions
 
     def excluded(self, position: int) -> np.ndarray:
         """Return the rows that the list of query number `position` leaves out: int64[n], by plain comparisons.
@@ -281,7 +281,7 @@ class _Check:
         """
         (row,) = self._rows_by(SELF).get(query, np.array([-1]))
         key, same = None, []
-        parts = [(shard.first_row, shard.representation(of_order(self.record))) for shard in self.index.shards()]
+        parts = [(shard.first_row, shard.representation(of_order(self.metric))) for shard in self.index.shards()]
         for first_row, part in parts:
             if first_row <= row < first_row + len(part.document_of_row):
                 document = int(part.document_of_row[row - first_row])
@@ -296,7 +296,7 @@ class _Check:
     def lines(self, tell: Advance) -> None:
         """Compare scores, components and `exact` of every line; `tell` gets each line as a pair."""
         which = self.pairs.which.tolist()
-        exact = self.baseline is not None or load_kernel(self.record, "cpu").capabilities.exact
+        exact = self.baseline is not None or load_kernel(self.metric, "cpu").capabilities.exact
         names = self.results.components
         for line, (query, row, value, document) in enumerate(
             zip(*(self.columns[name] for name in ("query_id", "row", "score")), self.documents, strict=True)
@@ -372,7 +372,7 @@ class _Check:
                 "the first answer", query, f"must be row {self.most_frequent}, the most frequent report; got {rows[0]}"
             )
         self._compare(query, "fallback", rows, fallback, [falls, *[False] * (len(rows) - 1)])
-        order = [(-self.record.sign * score, row) for score, row in zip(scores, rows, strict=True)][1 if falls else 0 :]
+        order = [(-self.metric.sign * score, row) for score, row in zip(scores, rows, strict=True)][1 if falls else 0 :]
         if len(set(rows)) < len(rows) or order != sorted(order):
             rest = f"must be {len(rows)} different rows, ordered by score, then by row, and are not"
             _fail("the answers", query, rest, "The results were cut or altered")

@@ -29,8 +29,8 @@ class Backend(Terms):
         workspace: dict[str, Any],
     ) -> None:
         """Write the k best rows that fulfil all conditions for the distinct queries first .. last - 1 to `answers`."""
-        of_record = WeightedSearch if self.record.is_weighted else ConditionalSearch
-        of_record(self, corpus, batch, k, answers, workspace).search(first, last)
+        kind_of_search = WeightedSearch if self.metric.is_weighted else ConditionalSearch
+        kind_of_search(self, corpus, batch, k, answers, workspace).search(first, last)
 
     def new_workspace(self, corpus: Combined) -> dict[str, Any]:
         """Return an empty dict for the scratch arrays of one thread, which the first query adds."""
@@ -42,7 +42,7 @@ class Backend(Terms):
         They are with the closest calls of its bounds, of cosines and of bonuses: the least difference between an error
         margin and a measured error. Only weighted sums are searched by bounds of their own.
         """
-        if not self.record.is_weighted:
+        if not self.metric.is_weighted:
             return {}
         stages = self.stages_of_bertscore([workspace.get(BERTSCORE, {}) for workspace in workspaces])
         closest = {**stages.get("closest_call", {}), **self.closest}

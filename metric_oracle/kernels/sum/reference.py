@@ -3,15 +3,15 @@
 from metric_oracle.kernels.sum.score import composite
 
 
-def score(candidate, reference, *, record, scorers):
+def score(candidate, reference, *, metric, scorers):
     """Return the sum of one pair, and the scores that stand beside it by name of their metric.
 
-    Candidate and reference are dicts from the name of a representation to the document for its plain scorers, `record`
+    Candidate and reference are dicts from the name of a representation to the document for its plain scorers, `metric`
     is the `records.Metric` of the sum, and `scorers` has the plain scorer of each of its metrics by name.
     """
     values = {}
-    for name, metric in record.metrics.items():
-        kind = metric.representation
+    for name, part in metric.metrics.items():
+        kind = part.representation
         values[name] = scorers[name](candidate[kind], reference[kind])[0]
-    total = composite([values[name] for name in record.terms], record.terms.values(), record.intercept)
-    return total, {name: values[name] for name in record.columns}
+    total = composite([values[name] for name in metric.terms], metric.terms.values(), metric.intercept)
+    return total, {name: values[name] for name in metric.columns}

@@ -28,7 +28,7 @@ class Combined(NamedTuple):
 class Terms(Kernel):
     """The metrics of a sum, and what a search computes once for all threads."""
 
-    record: Metric
+    metric: Metric
     kernels: Mapping[str, Kernel]  # of each metric, by its name
     # Scores of distinct queries with all documents of metrics of few documents, the arrays of
     # `ConditionalSearch._by_document`, and how often a condition's metric could list all documents that fulfil it.
@@ -58,15 +58,15 @@ class Terms(Kernel):
 
         Each array overwrites the one before.
         """
-        streams = [self.stream(name, corpus, batch, chosen) for name in self.record.terms]
-        return self._sums(streams, [corpus.document_of[name] for name in self.record.terms])
+        streams = [self.stream(name, corpus, batch, chosen) for name in self.metric.terms]
+        return self._sums(streams, [corpus.document_of[name] for name in self.metric.terms])
 
     def score_some(
         self, corpus: Combined, batch: Combined, chosen: Sequence[int], documents: np.ndarray
     ) -> Iterator[np.ndarray]:
         """Yield the sums of some documents, int64[n], with each chosen query: float64[n], see `score_all`."""
         streams, places = [], []
-        for name in self.record.terms:
+        for name in self.metric.terms:
             own, place = np.unique(corpus.of(name, documents), return_inverse=True)
             which = batch.of(name, list(chosen)).tolist()
             streams.append(self.kernels[name].score_some(corpus.parts[name], batch.parts[name], which, own))
@@ -81,8 +81,8 @@ class Terms(Kernel):
         """
         out = np.empty(len(places[0]))
         for values in zip(*streams, strict=True):
-            out[:] = self.record.intercept
-            for t, value, place in zip(self.record.terms.values(), values, places, strict=True):
+            out[:] = self.metric.intercept
+            for t, value, place in zip(self.metric.terms.values(), values, places, strict=True):
                 out += term(value, t.mean, t.scale, t.weight)[place]
             yield out
 
@@ -92,7 +92,7 @@ class Terms(Kernel):
         It is the sum of the bounds of the terms, each times |weight / scale|.
         """
         error = 0.0
-        for name, t in self.record.terms.items():
+        for name, t in self.metric.terms.items():
             of_term = self.kernels[name].score_error(corpus.parts[name], batch.parts[name])
             error += abs(t.weight / t.scale) * of_term
         return error
@@ -101,14 +101,14 @@ class Terms(Kernel):
         self, corpus: Combined, batch: Combined, query: np.ndarray, document: np.ndarray, known: Any = None
     ) -> dict[str, np.ndarray]:
         """Return the exact scores of pairs by metric, float64[n]; with `known`, those that `components` returns."""
-        names = self.record.metrics if known is None else self.record.columns
+        names = self.metric.metrics if known is None else self.metric.columns
         return {name: self.of_metric(name, corpus, batch, query, document) for name in names}
 
     def scores(self, counts: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the sums of pairs, float64[n], from the exact scores of each metric by name."""
-        terms = self.record.terms
-        return np.asarray(composite([counts[name] for name in terms], terms.values(), self.record.intercept))
+        terms = self.metric.terms
+        return np.asarray(composite([counts[name] for name in terms], terms.values(), self.metric.intercept))
 
     def components(self, counts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the scores of pairs that stand beside the sum, by name of their metric: float64[n] each."""
-        return {name: counts[name] for name in self.record.columns}
+        return {name: counts[name] for name in self.metric.columns}

@@ -48,12 +48,12 @@ class ConditionalSearch:
         self, sums: Terms, corpus: Combined, batch: Combined, k: int, answers: Answers, workspace: dict[str, Any]
     ) -> None:
         self.sums, self.corpus, self.batch, self.k, self.workspace = sums, corpus, batch, k, workspace
-        self.metrics, self.ordered = sums.record.metrics, [*sums.record.terms]
-        self.sign = sums.record.sign
+        self.metrics, self.ordered = sums.metric.metrics, [*sums.metric.terms]
+        self.sign = sums.metric.sign
         self.answers = answers._replace(limit=self.sign * answers.limit)
         self.n_documents = len(corpus.row_ptr) - 1
         self.few = [name for name in self.metrics if self._is_of_few(name)]  # metrics of few documents
-        self.conditions = sorted(sums.record.conditions, key=lambda one: one.metric.name not in self.few)
+        self.conditions = sorted(sums.metric.conditions, key=lambda one: one.metric.name not in self.few)
 
     def search(self, first: int, last: int) -> None:
         """Write the k best rows of the distinct queries first .. last - 1 into `self.answers`."""
@@ -91,7 +91,7 @@ class ConditionalSearch:
 
         Return the numbers of the other queries.
         """
-        for condition in self.sums.record.conditions:
+        for condition in self.sums.metric.conditions:
             name, better = condition.metric.name, ">" if condition.metric.sign > 0 else "<"
             if condition.symbol[0] != better or name in self.ordered or not self._may_list(name, RANGE):
                 continue

@@ -38,7 +38,7 @@ class WeightedSearch:
     def __init__(self, sums, corpus, batch, k, answers, workspace):
         self.sums, self.corpus, self.batch, self.k = sums, corpus, batch, k
         self.answers, self.workspace = answers, workspace
-        self.terms, self.intercept = sums.record.terms, sums.record.intercept
+        self.terms, self.intercept = sums.metric.terms, sums.metric.intercept
         # Names of the terms whose scores are expensive: cosines of embeddings and BERTScore. None without such a term.
         self.cosine, self.bertscore = (
             next((name for name, t in self.terms.items() if t.metric.kernel == kernel), None)

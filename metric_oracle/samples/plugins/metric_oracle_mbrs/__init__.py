@@ -39,7 +39,7 @@ class MetricOracle(Metric):  # type: ignore[misc]
             step = "Write for example radgraph=radgraph.tar.gz."
             raise InputError("sources", "must be NAME=FILE", shown(incomplete[0]), step)
         self._scorer = Scorer.open(cfg.metric, None, sources)
-        self.HIGHER_IS_BETTER = self._scorer.record.higher_is_better
+        self.HIGHER_IS_BETTER = self._scorer.metric.higher_is_better
 
     def score(self, hypothesis: str, reference: str, source: str | None = None) -> float:
         """Return the score of a hypothesis with a reference; `source` is not read."""
@@ -50,7 +50,7 @@ class MetricOracle(Metric):  # type: ignore[misc]
         return torch.from_numpy(self._matrix(hypotheses, references))
 
     def _matrix(self, hypotheses: list[str], references: list[str]) -> np.ndarray:
-        sign = self._scorer.record.sign  # the scorer gives rewards
+        sign = self._scorer.metric.sign  # the scorer gives rewards
         both = hypotheses if hypotheses == references else [*hypotheses, *references]
         matrix = sign * self._scorer.scores(both, None, np.array([len(both)])).reshape(len(both), len(both))
         return matrix if both is hypotheses else matrix[: len(hypotheses), len(hypotheses) :]
