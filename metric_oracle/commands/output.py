@@ -190,7 +190,7 @@ def table_lines(results: Any) -> dict[str, Callable[[], Iterable[str]]]:
     def csv_lines() -> Iterator[str]:
         from metric_oracle.findings.writing import csv_text
 
-        yield csv_text(results.numbers).removesuffix("\n")
+        yield csv_text(results.table).removesuffix("\n")
 
     return {"jsonl": results.json_lines, "csv": csv_lines}
 

@@ -130,14 +130,9 @@ class Overlap(Finding):
         return list(dict.fromkeys(line for _, line in self.cells))
 
     @property
-    def numbers(self) -> pa.Table:
+    def table(self) -> pa.Table:
         """Columns set, line, value, low, high, difference, difference_low, difference_high, reports."""
         return without_nan(pa.Table.from_pylist(self._rows(), _SCHEMA))
-
-    @property
-    def table(self) -> pa.Table:
-        """The numbers."""
-        return self.numbers
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return the rows of the numbers, each also with `degenerate` of its interval and of that of the difference."""

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Frames:
-    """Base of results with `numbers`: frames of other libraries, and a view in a notebook."""
+    """Base of results with a `table`: frames of other libraries, and a view in a notebook."""
 
     if TYPE_CHECKING:  # fields or properties of the class
 
         @property
-        def numbers(self) -> pa.Table:
-            """All numbers, one row for each record."""
+        def table(self) -> pa.Table:
+            """All numbers."""
 
         @property
         def signature(self) -> dict[str, Any]:
@@ -34,32 +34,33 @@ class Frames:
         """Return the numbers as a Polars frame."""
         import polars
 
-        return polars.from_arrow(self.numbers)
+        return polars.from_arrow(self.table)
 
     def to_pandas(self) -> Any:
         """Return the numbers as a pandas frame."""
-        return self.numbers.to_pandas()
+        return self.table.to_pandas()
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows of the numbers, each a dict of the columns."""
-        return self.numbers.to_pylist()
+        return self.table.to_pylist()
 
     def json_lines(self) -> Iterator[str]:
         """Yield one line of JSON for each row of the numbers."""
-        return json_lines(self.numbers)
+        return json_lines(self.table)
 
     def _repr_html_(self) -> str:
         """Return the first rows as a table; classes whose numbers have texts of reports have a view of their own."""
-        rows = self.numbers.slice(0, 20).to_pylist()
+        rows = self.table.slice(0, 20).to_pylist()
         shown = ([f"{cell:z.4f}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
-        return html_table(f"{repr(self)[1:-1]}; {self.numbers.num_rows:,} rows", self.numbers.column_names, shown)
+        return html_table(f"{repr(self)[1:-1]}; {self.table.num_rows:,} rows", self.table.column_names, shown)
 
 
 class Finding(Frames, OneLine):
     """Base of the results of a subject, dataclasses with ``repr=False``.
 
-    A subclass has `numbers`, which a file of numbers holds, and `signature`, which `signed` makes; `summary()`, one
-    line; `tables()`, made by `listing` and `pivot` from cells of `findings.cells`; and `figure()`, if it has one.
+    A subclass has `table`, all its numbers, which a file of numbers holds, and `signature`, which `signed` makes;
+    `summary()`, one line; `tables()`, made by `listing` and `pivot` from cells of `findings.cells`; and `figure()`, if
+    it has one.
     """
 
     def tables(self) -> list[PaperTable]:
@@ -87,7 +88,7 @@ class Finding(Frames, OneLine):
         """Return the result as text, by the ending of a file of that form: "md", "tex", "csv" or "jsonl"."""
         if form in RENDERERS:
             return RENDERERS[form](self.tables(), self.signature)
-        return csv_text(self.numbers) if form == "csv" else "".join(f"{line}\n" for line in self.json_lines())
+        return csv_text(self.table) if form == "csv" else "".join(f"{line}\n" for line in self.json_lines())
 
     def write(self, path: str | Path) -> None:
         """Write the tables, all numbers or the figure, by the ending of the path.
@@ -106,7 +107,7 @@ class Finding(Frames, OneLine):
             return
         check_out(path, endings=(*TABLES, *FIGURES))
         if ending in RESULTS:
-            write_numbers(path, self.numbers, self.signature)
+            write_numbers(path, self.table, self.signature)
         else:
             with replacing(path) as temporary:
                 temporary.write_bytes(self.text(ending[1:]).encode("utf-8", "surrogateescape"))

@@ -86,11 +86,6 @@ class Results(Frames):
     signature: dict[str, Any]
 
     @property
-    def numbers(self) -> pa.Table:
-        """The table."""
-        return self.table
-
-    @property
     def components(self) -> list[str]:
         """Names of the component columns."""
         return [name for name in self.table.column_names if name not in (*FIXED, *AFTER, *OF_POOL, "text")]
@@ -145,11 +140,6 @@ class Scores(Frames):
 
     table: pa.Table
     signature: dict[str, Any]
-
-    @property
-    def numbers(self) -> pa.Table:
-        """The table."""
-        return self.table
 
     @property
     def metrics(self) -> list[str]:

@@ -53,8 +53,8 @@ class Alignment(Finding):
 
     Attributes
     ----------
-    numbers : pyarrow.Table
-        All numbers, as they are written to a file: the rows of `table`, of `raters` (without a metric), and of
+    table : pyarrow.Table
+        All numbers, as they are written to a file: the rows of `metrics`, of `raters` (without a metric), and of
         `differences` (``versus`` is the second metric, ``value`` the difference).
     signature : dict
         What is needed to compute the same numbers again.
@@ -64,20 +64,20 @@ class Alignment(Finding):
         Mean of the raters for each kind of errors.
     """
 
-    numbers: pa.Table
+    table: pa.Table
     signature: dict[str, Any]
     scores: dict[str, Array]
     errors: dict[str, Array]
 
     @property
-    def table(self) -> pa.Table:
+    def metrics(self) -> pa.Table:
         """One row for each metric, kind of errors, rater and statistic: the value and its percentile and BCa intervals.
 
         ``degenerate`` is the number of resamples without a value. A value or an end that does not exist is null.
         """
         import pyarrow.compute as pc
 
-        rows = self.numbers.filter(pc.field("metric").is_valid() & pc.field("versus").is_null())
+        rows = self.table.filter(pc.field("metric").is_valid() & pc.field("versus").is_null())
         return rows.select(["metric", "errors", "rater", "statistic", *INTERVAL, "degenerate"])
 
     @property
@@ -88,7 +88,7 @@ class Alignment(Finding):
         """
         import pyarrow.compute as pc
 
-        rows = self.numbers.filter(pc.field("metric").is_null())
+        rows = self.table.filter(pc.field("metric").is_null())
         return rows.select(["errors", "statistic", "value", "low", "high", "degenerate"])
 
     @property
@@ -113,7 +113,7 @@ class Alignment(Finding):
             "p_adjusted",
             "degenerate",
         ]
-        rows = self.numbers.filter(pc.field("versus").is_valid()).select(names)
+        rows = self.table.filter(pc.field("versus").is_valid()).select(names)
         return rows.rename_columns([name_of.get(name, name) for name in names])
 
     def summary(self) -> str:
@@ -127,7 +127,7 @@ class Alignment(Finding):
 
     def tables(self) -> list[PaperTable]:
         """Return agreement by rater and within studies, that of the raters, and differences of metrics."""
-        rows = [{**r, "row": _name(r["metric"], r["errors"])} for r in self.table.to_pylist()]
+        rows = [{**r, "row": _name(r["metric"], r["errors"])} for r in self.metrics.to_pylist()]
         statistics = list(dict.fromkeys(r["statistic"] for r in rows))
         subject = "metric scores and counted errors" if TAU in statistics else "metrics"
         tables = [
@@ -191,13 +191,15 @@ class Alignment(Finding):
                 "fixed; positive: a better score goes with fewer errors."
             ),
             *self.warnings(),
-            *notes_on(signature, sum(self.table["degenerate"].to_pylist()), "counts"),
+            *notes_on(signature, sum(self.metrics["degenerate"].to_pylist()), "counts"),
         ]
 
     def figure(self) -> Any:
         """Return a Matplotlib figure: mean errors against scores with the least-squares line, figure 3 of Yu et al."""
         records = {
-            (r["metric"], r["errors"]): r for r in self.table.to_pylist() if (r["rater"], r["statistic"]) == (MEAN, TAU)
+            (r["metric"], r["errors"]): r
+            for r in self.metrics.to_pylist()
+            if (r["rater"], r["statistic"]) == (MEAN, TAU)
         }
         return scatter(self.scores, self.errors, records, self.signature["lower_is_better"])
 
@@ -287,5 +289,5 @@ def align(
         raters=len(rated.raters),
         bootstrap=bootstrap("study", resamples, seed),
     )
-    numbers = pa.Table.from_pylist(records, SCHEMA).drop_columns(["what", "set", "device"])
-    return Alignment(numbers, signature, columns, view_of("", "", part).errors)
+    table = pa.Table.from_pylist(records, SCHEMA).drop_columns(["what", "set", "device"])
+    return Alignment(table, signature, columns, view_of("", "", part).errors)

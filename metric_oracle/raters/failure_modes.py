@@ -52,12 +52,12 @@ class FailureModes(Finding):
         C error categories.
     means : dict of float64[A, C]
         For each kind of errors ("total", "significant"), errors of a report, mean over raters and studies.
-    tests : pyarrow.Table
-        One row for each kind, category and directed pair: t statistic, p-value, Benjamini-Hochberg critical value,
-        decision, means and numbers of points of the paper's test. The columns ``study_`` are those of the test of the
-        studies' means, with the ratio of the rates a / b and its 95 % interval. This test is two-sided, the same for
-        both rows of a pair; ``study_significant`` is true in the row whose direction the difference has. A t statistic
-        is null if it is infinite (no variation), a ratio if a rate is 0.
+    table : pyarrow.Table
+        The tests. One row for each kind, category and directed pair: t statistic, p-value, Benjamini-Hochberg critical
+        value, decision, means and numbers of points of the paper's test. The columns ``study_`` are those of the test
+        of the studies' means, with the ratio of the rates a / b and its 95 % interval. This test is two-sided, the same
+        for both rows of a pair; ``study_significant`` is true in the row whose direction the difference has. A t
+        statistic is null if it is infinite (no variation), a ratio if a rate is 0.
     signature : dict
         What is needed to compute the same numbers again.
     """
@@ -65,19 +65,14 @@ class FailureModes(Finding):
     candidates: list[str]
     categories: list[str]
     means: dict[str, npt.NDArray[np.float64]]
-    tests: pa.Table
+    table: pa.Table
     signature: dict[str, Any]
-
-    @property
-    def numbers(self) -> pa.Table:
-        """The table `tests`, one row for each test."""
-        return self.tests
 
     def summary(self) -> str:
         """Return one line that says what was compared."""
-        by_paper, by_study = (sum(self.tests[name].to_pylist()) for name in ("significant", "study_significant"))
+        by_paper, by_study = (sum(self.table[name].to_pylist()) for name in ("significant", "study_significant"))
         return (
-            f"{self.tests.num_rows} tests between {len(self.candidates)} candidate types on "
+            f"{self.table.num_rows} tests between {len(self.candidates)} candidate types on "
             f"{self.signature['studies']:,} studies: {by_paper} significant by the paper's test, {by_study} by study"
         )
 
@@ -106,7 +101,7 @@ class FailureModes(Finding):
         """Return the tables of means, and the differences that are significant in either test."""
         records = [r for r in self.records() if r["significant"] or r["study_significant"]]
         by_paper, by_study = (sum(r[name] for r in records) for name in ("significant", "study_significant"))
-        n = self.tests.num_rows
+        n = self.table.num_rows
         note = (
             f"First, second: mean errors of a report. {by_paper} of {n} one-sided t tests, by study {by_study} of "
             f"{n // 2}, at a false discovery rate of {self.signature['rate']:g} in each family. {self._families()} "

@@ -61,7 +61,7 @@ class Composite(Finding):
         return {"command": "fit-composite", **self.content["source"], "metrics": [*self.content["terms"]]}
 
     @property
-    def numbers(self) -> pa.Table:
+    def table(self) -> pa.Table:
         """One row for each term of the composite: metric, mean, scale, weight and standard_error."""
         errors = self.content["fit"]["standard_errors"]
         terms = self.content["terms"].items()

@@ -76,11 +76,6 @@ class Agreement(Finding):
     table: pa.Table
     signature: dict[str, Any]
 
-    @property
-    def numbers(self) -> pa.Table:
-        """The rows of the table."""
-        return self.table
-
     def summary(self) -> str:
         """Return one line that says what was compared."""
         counts = self.signature

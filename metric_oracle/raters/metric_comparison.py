@@ -116,7 +116,7 @@ class MetricComparison(Finding):
     Attributes
     ----------
     views : list of View
-    numbers : pyarrow.Table
+    table : pyarrow.Table
         One row for each number. ``what`` is "agreement"; "change" (of a metric's agreement when pairs of equal texts
         are left out, usually a fall); "difference" (of two metrics, ``versus`` is the second); "ceiling" (agreement
         with the mean of all raters but one, averaged over the raters left out; ``radiologists`` are the raters left
@@ -126,7 +126,7 @@ class MetricComparison(Finding):
     """
 
     views: list[View]
-    numbers: pa.Table
+    table: pa.Table
     signature: dict[str, Any]
 
     @property
@@ -141,9 +141,9 @@ class MetricComparison(Finding):
         return views[name]
 
     def select(self, what: str, **keys: str) -> list[dict[str, Any]]:
-        """Return the rows of `numbers` of one kind (column ``what``) whose other columns have these values."""
+        """Return the rows of `table` of one kind (column ``what``) whose other columns have these values."""
         wanted = {"what": what, **keys}
-        return [r for r in self.numbers.to_pylist() if all(r[name] == value for name, value in wanted.items())]
+        return [r for r in self.table.to_pylist() if all(r[name] == value for name, value in wanted.items())]
 
     def summary(self) -> str:
         """Return one line that says what was compared."""

@@ -77,11 +77,6 @@ class Expectation(Finding):
     counts: np.ndarray
     signature: dict[str, Any]
 
-    @property
-    def numbers(self) -> pa.Table:
-        """The table."""
-        return self.table
-
     def summary(self) -> str:
         """Return one line: the number of queries and the mean score."""
         return f"{self.table.num_rows:,} lines, mean score {self.table['mean'].to_numpy().mean():z.4f}"

@@ -47,11 +47,6 @@ class PairsToJudge(Frames):
     table: pa.Table
     signature: dict[str, Any]
 
-    @property
-    def numbers(self) -> pa.Table:
-        """The table."""
-        return self.table
-
     def __repr__(self) -> str:
         return f"<PairsToJudge: {self.table.num_rows:,}>"
 

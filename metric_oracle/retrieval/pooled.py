@@ -57,7 +57,7 @@ class PooledOracle(Finding):
     signature: dict[str, Any]
 
     @property
-    def numbers(self) -> pa.Table:
+    def table(self) -> pa.Table:
         """The curve, the lists and the test reports in one table; a column that a row does not have is null."""
         return pa.concat_tables([self.curve, self.lists, self.reports], promote_options="default")
 

@@ -127,7 +127,7 @@ class BestOf(Finding):
         return f"{n:,} studies, {sum(self.samples.sizes):,} samples: {', '.join(self.scores)}"
 
     @property
-    def numbers(self) -> pa.Table:
+    def table(self) -> pa.Table:
         """The curve, the selectors and the levels in one table.
 
         Rows of the curve have ``n``, rows of selectors ``selector`` and rows of levels ``level``; a column that a row
@@ -143,9 +143,9 @@ class BestOf(Finding):
         Returns
         -------
         Results
-            The table `numbers`.
+            The table `table`.
         """
-        return Results(self.numbers, self.signature)
+        return Results(self.table, self.signature)
 
     def tables(self) -> list[PaperTable]:
         """Return, for each metric, the expected best of n, and the selectors with their share of the headroom.

@@ -109,7 +109,7 @@ class Consensus(Finding):
         places = self.chosen[self._name(metric)]
         return {study: group[place] for study, group, place in zip(self.samples.ids, texts, places, strict=True)}
 
-    def table(self, metric: str) -> pa.Table:
+    def table_of(self, metric: str) -> pa.Table:
         """Return the chosen reports under a metric, in the columns of the file that `write` writes.
 
         Parameters
@@ -138,9 +138,9 @@ class Consensus(Finding):
         )
 
     @property
-    def numbers(self) -> pa.Table:
-        """The rows of `table` for each metric, in the order of the metrics."""
-        return pa.concat_tables([self.table(metric) for metric in self.chosen])
+    def table(self) -> pa.Table:
+        """The rows of `table_of` for each metric, in the order of the metrics."""
+        return pa.concat_tables([self.table_of(metric) for metric in self.chosen])
 
     def to_results(self) -> Results:
         """Return the chosen reports under all metrics in one table, with the signature.
@@ -148,9 +148,9 @@ class Consensus(Finding):
         Returns
         -------
         Results
-            The table `numbers`.
+            The table `table`.
         """
-        return Results(self.numbers, self.signature)
+        return Results(self.table, self.signature)
 
     def tables(self) -> list[PaperTable]:
         """Return, for each metric, the mean expected score of the chosen samples and of all samples.
@@ -243,7 +243,7 @@ class Consensus(Finding):
         for file in paths.values():
             check_out(file)
         for name, file in paths.items():
-            write_numbers(file, self.table(name), self.signature_of(name))
+            write_numbers(file, self.table_of(name), self.signature_of(name))
         return list(paths.values())
 
     def signature_of(self, metric: str) -> dict[str, Any]:

@@ -194,7 +194,7 @@ class Comparison(Finding):
         return [line] if shown else []
 
     @property
-    def numbers(self) -> pa.Table:
+    def table(self) -> pa.Table:
         """One row for each system and metric, then one for each paired difference.
 
         In the row of a difference, `versus` is the second system and `mean` the mean difference.
@@ -219,11 +219,6 @@ class Comparison(Finding):
             for d in self.differences
         ]
         return pa.Table.from_pylist(rows, _SCHEMA)
-
-    @property
-    def table(self) -> pa.Table:
-        """The numbers."""
-        return self.numbers
 
     def tables(self) -> list[PaperTable]:
         """Return the means, the changes from random, the shares of the way to the oracle, and the paired differences.

@@ -100,7 +100,7 @@ class CRG(LabelScores):
         return f"CRG {self.score:.4f}{ends}, {self.reports:,} reports"
 
     @property
-    def numbers(self) -> pa.Table:
+    def table(self) -> pa.Table:
         """Table with the columns level, label, tp, fn, fp, tn, crg, low and high.
 
         Every label has a row with its counts. Every level has a row "all" with its sums, score and interval. With

@@ -83,7 +83,7 @@ class F1(LabelScores):
         return TITLES[self.signature["metric"]]
 
     @property
-    def numbers(self) -> pa.Table:
+    def table(self) -> pa.Table:
         """Table with one row per F1 value and the columns labels, uncertain, average, f1, low and high."""
         rows = [
             {"labels": labels, "uncertain": policy, "average": average, "f1": f1.value}

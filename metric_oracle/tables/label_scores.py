@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from annotated_doc import Doc
 
 from metric_oracle.base.declarations import IN_PYTHON
@@ -52,11 +51,6 @@ class SetScore(NamedTuple):
 
 class LabelScores(Finding):
     """Base of the scores of predicted labels; a signature has the entries of `join_labels`."""
-
-    @property
-    def table(self) -> pa.Table:
-        """The numbers."""
-        return self.numbers
 
     @property
     def reports(self) -> int:

@@ -34,7 +34,7 @@ def aligned(rated):
 
 def record(found, metric, errors, rater, statistic):
     keys = {"metric": metric, "errors": errors, "rater": rater, "statistic": statistic}
-    (row,) = [r for r in found.table.to_pylist() if all(r[key] == value for key, value in keys.items())]
+    (row,) = [r for r in found.metrics.to_pylist() if all(r[key] == value for key, value in keys.items())]
     return row
 
 
@@ -75,7 +75,7 @@ def test_values_are_those_of_scipy(rated, aligned):
             expected = stats.kendalltau(x, sign * errors.mean(axis=1)).statistic
             assert record(aligned, name, kind, MEAN, "tau-b")["value"] == expected
             assert np.allclose(aligned.errors[kind], errors.mean(axis=1), rtol=1e-15)
-    assert aligned.table.num_rows == 4 * 2 * 7 * 4
+    assert aligned.metrics.num_rows == 4 * 2 * 7 * 4
 
 
 def test_agreement_is_positive_in_either_direction(aligned):
@@ -162,7 +162,7 @@ def test_degenerate_resamples_are_counted(tmp_path):
         assert row["low"] is not None
         assert (row["bca_low"], row["bca_high"]) == (None, None)  # without the first study there is no value either
     shown = " ".join(found.tables()[0].notes)
-    n = sum(found.table["degenerate"].to_pylist())
+    n = sum(found.metrics["degenerate"].to_pylist())
     assert n > 8 * expected  # tau-b and Spearman; within studies more
     assert f"Degenerate resamples, in which all scores or all counts are equal: {n:,} over all cells" in shown
 
@@ -182,11 +182,11 @@ def test_a_rater_who_counts_alike_is_undefined(tmp_path):
 
 def test_same_seed_same_numbers(rated, aligned):
     again = align(rated.green, [rated.scores], metrics=["crepe"])
-    first = aligned.table.filter(pc.equal(aligned.table["metric"], "crepe"))
-    assert again.table.equals(first)
+    first = aligned.metrics.filter(pc.equal(aligned.metrics["metric"], "crepe"))
+    assert again.metrics.equals(first)
     other = align(rated.green, rated.scores, metrics=["crepe"], seed=1)
-    assert other.table["value"].equals(first["value"])
-    assert not other.table["low"].equals(first["low"])
+    assert other.metrics["value"].equals(first["value"])
+    assert not other.metrics["low"].equals(first["low"])
     assert aligned.signature["bootstrap"] == {"unit": "study", "resamples": 1000, "seed": 0, "level": 0.95}
     assert again.signature["ratings"] != aligned.signature["ratings"]
     assert aligned.signature["scores"] == again.signature["scores"]
@@ -206,7 +206,7 @@ def test_without_identical(rated):
     assert record(found, "bleu", "total", MEAN, "tau-b")["value"] == expected
     assert "189 pairs of 50 studies (11 identical pairs left out)" in found.tables()[0].notes[0]
     options = {"metrics": ["bleu"], "without_identical": True, "resamples": 100}
-    assert align(rated.long, rated.scores, samples=rated.samples, **options).table.equals(found.table)
+    assert align(rated.long, rated.scores, samples=rated.samples, **options).metrics.equals(found.metrics)
 
 
 def test_columns(rated, tmp_path):
@@ -256,8 +256,8 @@ def test_tables_in_the_layout_of_table_s2(aligned, tmp_path):
     aligned.write(tmp_path / "t.csv")
     with (tmp_path / "t.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    n = aligned.table.num_rows
-    assert [float(row["value"]) for row in rows[:n]] == aligned.table["value"].to_pylist()
+    n = aligned.metrics.num_rows
+    assert [float(row["value"]) for row in rows[:n]] == aligned.metrics["value"].to_pylist()
     assert {row["rater"] for row in rows[n : n + aligned.raters.num_rows]} == {"raters among themselves"}
     assert [float(row["p_adjusted"]) for row in rows if row["versus"]] == aligned.differences["p_adjusted"].to_pylist()
     signature = json.loads((tmp_path / "t.csv.signature.json").read_text())
@@ -330,7 +330,7 @@ def test_a_constant_column_marks_its_cells(rated, tmp_path):
     flat = tmp_path / "flat.csv"
     flat.write_text("\n".join([f"{lines[0]},GREEN", *(f"{line},0.5" for line in lines[1:])]))
     found = align(rated.long, flat, metrics=["bleu", "GREEN"], resamples=100)
-    assert align(rated.long, flat, metrics="bleu, GREEN", resamples=100).numbers.equals(found.numbers)
+    assert align(rated.long, flat, metrics="bleu, GREEN", resamples=100).table.equals(found.table)
     assert record(found, "GREEN", "total", MEAN, "tau-b")["value"] is None
     assert record(found, "bleu", "total", MEAN, "tau-b")["value"] > 0
     assert found.differences.num_rows == 2 * 1  # accuracy alone, which a constant metric has: one half
@@ -647,7 +647,7 @@ def test_a_file_of_scores_gives_its_metrics_and_not_their_components(rated, tmp_
     # The same from the texts.
     again = align(rated.long, samples=rated.samples, metrics=["bleu", "rouge-l"], resamples=100)
     assert all(np.array_equal(again.scores[name], found.scores[name]) for name in found.scores)
-    assert again.table.equals(found.table)
+    assert again.metrics.equals(found.metrics)
     assert again.signature["scored"]["bleu-2"] == made.signature["metrics"]["bleu-2"]
     lacking = dataclasses.replace(ratings, predictions=[None, *ratings.predictions[1:]])
     match = r"^align: samples must hold both texts of every pair to score them; got 1 without, first '0/bleu'\."

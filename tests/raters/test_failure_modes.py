@@ -106,8 +106,8 @@ def test_a_later_p_value_carries_earlier_ones():
 
 
 def test_all_tests_are_those_of_scipy(rated, found):
-    assert found.tests.num_rows == 2 * 6 * 12
-    for r in found.tests.to_pylist():
+    assert found.table.num_rows == 2 * 6 * 12
+    for r in found.table.to_pylist():
         a, b = (points(rated, r["errors"], r[side], r["category"]) for side in ("a", "b"))
         expected = stats.ttest_ind(a, b, equal_var=True, alternative="greater")
         assert [r["t"], r["p_value"]] == pytest.approx([expected.statistic, expected.pvalue], rel=1e-9)
@@ -115,18 +115,18 @@ def test_all_tests_are_those_of_scipy(rated, found):
         assert (r["n_a"], r["n_b"], r["direction"]) == (300, 300, ">")
     for kind in ("total", "significant"):
         for category in "123456":
-            family = [r for r in found.tests.to_pylist() if (r["errors"], r["category"]) == (kind, category)]
+            family = [r for r in found.table.to_pylist() if (r["errors"], r["category"]) == (kind, category)]
             assert [(r["a"], r["b"]) for r in family] == list(permutations(CANDIDATES, 2))
             critical, significant = benjamini_hochberg([r["p_value"] for r in family], 0.01)
             assert [r["critical_value"] for r in family] == list(critical)
             assert [r["significant"] for r in family] == list(significant)
-    assert 10 < sum(found.tests["significant"].to_pylist()) < 60
+    assert 10 < sum(found.table["significant"].to_pylist()) < 60
 
 
 def test_less_is_more_read_backwards(rated, found):
     less = failure_modes(rated.green, direction="less")
-    more = {(r["errors"], r["category"], r["a"], r["b"]): r for r in found.tests.to_pylist()}
-    for r in less.tests.to_pylist():
+    more = {(r["errors"], r["category"], r["a"], r["b"]): r for r in found.table.to_pylist()}
+    for r in less.table.to_pylist():
         mirrored = more[r["errors"], r["category"], r["b"], r["a"]]
         assert r["direction"] == "<"
         assert r["p_value"] == pytest.approx(mirrored["p_value"], rel=1e-12)
@@ -137,7 +137,7 @@ def test_less_is_more_read_backwards(rated, found):
 
 def test_both_layouts_give_one_result(rated, found):
     again = failure_modes(read_ratings(rated.green))
-    assert again.tests.equals(found.tests)
+    assert again.table.equals(found.table)
     assert all(np.array_equal(again.means[kind], found.means[kind]) for kind in found.means)
 
 
@@ -155,7 +155,7 @@ def test_a_category_without_errors(tmp_path):
     lines = [f"{s},{c},R,{k},{g},{(k == 1) * g * (c == 'x')}" for s, c, k, g in rows]
     (tmp_path / "r.csv").write_text("\n".join(["study,system,rater,category,significant,count", *lines]))
     found = failure_modes(tmp_path / "r.csv")
-    records = {(r["errors"], r["category"], r["a"]): r for r in found.tests.to_pylist()}
+    records = {(r["errors"], r["category"], r["a"]): r for r in found.table.to_pylist()}
     assert records["total", "2", "x"]["p_value"] == records["total", "2", "y"]["p_value"] == 1
     assert (records["total", "1", "x"]["p_value"], records["total", "1", "x"]["t"]) == (0, None)
     assert records["total", "1", "x"]["significant"]
@@ -186,12 +186,12 @@ def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
     assert [row[0] for row in families[0].rows[:4]] == [
         "BLEU > CheXbert", "BLEU > BERTScore", "BLEU > RadGraph", "CheXbert > BLEU",
     ]  # fmt: skip
-    first = found.tests.to_pylist()[0]
+    first = found.table.to_pylist()[0]
     assert [cell.lines[0] for cell in families[0].rows[0][1][:3]] == [
         scientific(first["p_value"]), scientific(first["critical_value"]), "Y" if first["significant"] else "N",
     ]  # fmt: skip
     short = found.brief()[-1]
-    n = sum(found.tests["significant"].to_pylist())
+    n = sum(found.table["significant"].to_pylist())
     assert sum(cells[6].lines == ("Y",) for _, cells in short.rows) == n
     assert f"{n} of 144 one-sided t tests, by study " in short.notes[0]
     assert " of 72, at a false discovery rate of 0.01 in each family. Benjamini" in short.notes[0]
@@ -204,7 +204,7 @@ def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
     assert text.splitlines()[-1] == f"% signature: {json.dumps(found.signature)}"
     found.write(tmp_path / "t.csv")
     with (tmp_path / "t.csv").open(newline="") as file:
-        assert [float(row["p_value"]) for row in csv.DictReader(file)] == found.tests["p_value"].to_pylist()
+        assert [float(row["p_value"]) for row in csv.DictReader(file)] == found.table["p_value"].to_pylist()
     signature = json.loads((tmp_path / "t.csv.signature.json").read_text())
     assert {name: signature[name] for name in found.signature} == found.signature
 
@@ -212,12 +212,12 @@ def test_sheets_in_the_layout_of_tables_s3_and_s4(rated, found, tmp_path):
 def test_chosen_categories_and_rate(rated, found):
     some = failure_modes(rated.long, categories=["3", "1", "3"], rate=0.2)
     assert some.signature["categories"] == ["3", "1"]
-    assert some.tests.num_rows == 48
+    assert some.table.num_rows == 48
     assert [table.title.split(" (")[0] for table in some.tables()[2:]] == ["Error 3", "Error 3", "Error 1", "Error 1"]
     assert some.tables()[2].columns[1] == "critical value, FDR 0.2"
     assert len(some.tables()[0].columns) == 7
-    wide = {(r["errors"], r["category"], r["a"], r["b"]): r["significant"] for r in some.tests.to_pylist()}
-    strict = {key: s for r in found.tests.to_pylist() if (key := (r["errors"], r["category"], r["a"], r["b"])) in wide
+    wide = {(r["errors"], r["category"], r["a"], r["b"]): r["significant"] for r in some.table.to_pylist()}
+    strict = {key: s for r in found.table.to_pylist() if (key := (r["errors"], r["category"], r["a"], r["b"])) in wide
               for s in [r["significant"]]}  # fmt: skip
     assert all(wide[key] for key, significant in strict.items() if significant)
     assert sum(wide.values()) > sum(strict.values())
@@ -277,7 +277,7 @@ def test_errors(rated, tmp_path):
 
 
 def test_the_test_by_study_is_scipys(rated, found):
-    for r in found.tests.to_pylist():
+    for r in found.table.to_pylist():
         a, b = (points(rated, r["errors"], r[side], r["category"]).reshape(50, 6).mean(axis=1) for side in ("a", "b"))
         expected = stats.ttest_rel(a, b)
         assert [r["study_t"], r["study_p_value"]] == pytest.approx([expected.statistic, expected.pvalue], rel=1e-9)
@@ -292,7 +292,7 @@ def test_no_family_by_study_holds_two_directions_of_one_difference(rated, found)
     n_significant = 0
     for kind, category in product(("total", "significant"), "123456"):
         rows, backwards = (
-            {(r["a"], r["b"]): r for r in one.tests.to_pylist() if (r["errors"], r["category"]) == (kind, category)}
+            {(r["a"], r["b"]): r for r in one.table.to_pylist() if (r["errors"], r["category"]) == (kind, category)}
             for one in (found, less)
         )
         pairs = [*combinations(CANDIDATES, 2)]
@@ -369,7 +369,7 @@ def test_candidates_that_share_one_study(tmp_path):
     lines += [f"1,{c},{r},1,{g},{r * (c == 'x')}" for c in "xy" for r in (0, 1, 2) for g in (0, 1)]
     (tmp_path / "r.csv").write_text("\n".join(lines))
     found = failure_modes(tmp_path / "r.csv")
-    row = found.tests.to_pylist()[0]
+    row = found.table.to_pylist()[0]
     assert row["p_value"] < 1
     assert row["study_p_value"] is row["rate_ratio"] is row["study_p_adjusted"] is None
     assert [cell.lines for cell in found.tables()[2].rows[0][1][3:]] == [("–",)] * 3

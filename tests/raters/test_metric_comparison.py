@@ -53,7 +53,7 @@ def numbers(record):
 def test_agreement_is_that_of_align(rated, found):
     """On all pairs, with intervals, differences and ceiling; adjusted p-values have another family."""
     aligned = align(rated.long, rated.scores, directions=POOR, resamples=200)
-    for record in aligned.table.to_pylist():
+    for record in aligned.metrics.to_pylist():
         if record["rater"] == MEAN:
             keys = {name: record[name] for name in ("metric", "errors", "statistic")}
             assert numbers(value(found, AGREEMENT, set="ReXVal", **keys)) == pytest.approx(numbers(record), abs=1e-12)

@@ -180,7 +180,7 @@ def calls(folder):
             predictions=TESTS, references=TESTS, metrics="cider-d:corpus", index=corpus
         ),
         "pairwise": lambda corpus: mo.pairwise(TEXTS[:4], "cider-d:corpus", index=corpus).tolist(),
-        "consensus": lambda corpus: mo.consensus(samples, "cider-d:corpus", index=corpus).numbers,
+        "consensus": lambda corpus: mo.consensus(samples, "cider-d:corpus", index=corpus).table,
         "best_of": lambda corpus: mo.best_of(samples, TESTS, "cider-d:corpus", index=corpus).tables()[0].rows,
         "reward": lambda corpus: mo.reward("cider-d:corpus", index=corpus)(completions=TEXTS[:2], reference=TEXTS[1:3]),
         "consensus_reward": lambda corpus: mo.consensus_reward("cider-d:corpus", index=corpus)(

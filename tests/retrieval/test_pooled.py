@@ -182,7 +182,7 @@ def test_what_is_printed(tmp_path):
         found.write(tmp_path / f"pool.{ending}")
     assert "first 20" in (tmp_path / "pool.md").read_text("utf-8")
     assert isinstance(found, PooledOracle)
-    assert found.numbers.num_rows == found.curve.num_rows + 3 + 30
+    assert found.table.num_rows == found.curve.num_rows + 3 + 30
 
 
 def test_pools_of_random_reports_alone_and_of_lists_alone():

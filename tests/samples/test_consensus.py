@@ -114,9 +114,9 @@ def test_numbers_do_not_depend_on_the_order_of_rows(name, tmp_path):
         best = mo.best_of(path, references, "rouge-l,bleu", column="judge")
         chosen = mo.consensus(path, "rouge-l,bleu", weighted=True)
         return (
-            best.numbers,
+            best.table,
             best.samples.names,
-            {of["study_id"] + of["metric"]: of for of in chosen.numbers.to_pylist()},
+            {of["study_id"] + of["metric"]: of for of in chosen.table.to_pylist()},
         )
 
     expected = numbers(rows, "csv")
@@ -149,7 +149,7 @@ def test_lower_is_better_metrics_choose_the_least():
 def test_the_first_of_ties_and_the_only_sample_are_chosen():
     found = mo.consensus({"a": ["clear", "edema"], "b": ["edema"], "c": ["", "", ""], "d": ["", "x", "x"]}, "rouge-l")
     assert found.chosen == {"rouge-l": [0, 0, 0, 1]}
-    assert found.table("rouge-l")["utility"].to_pylist() == [0.0, None, 0.0, 0.5]
+    assert found.table_of("rouge-l")["utility"].to_pylist() == [0.0, None, 0.0, 0.5]
     assert repr(found) == "<Consensus: 4 studies, 9 samples: rouge-l>"
 
 
