@@ -30,7 +30,7 @@ from metric_oracle.findings.cells import (
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
-from metric_oracle.findings.results import Results, Scores
+from metric_oracle.findings.results import Scores
 from metric_oracle.findings.signature import signed
 from metric_oracle.indexes.shards import section_of
 from metric_oracle.judges.given import opened_judges, parted
@@ -136,16 +136,6 @@ class BestOf(Finding):
         columns = [*_NAMES, *(name for name in self.selectors.column_names if name not in _NAMES)]
         table = pa.concat_tables([self.curve, self.selectors, self.levels], promote_options="default")
         return table.select(columns)
-
-    def to_results(self) -> Results:
-        """Return the numbers with the signature.
-
-        Returns
-        -------
-        Results
-            The table `table`.
-        """
-        return Results(self.table, self.signature)
 
     def tables(self) -> list[PaperTable]:
         """Return, for each metric, the expected best of n, and the selectors with their share of the headroom.

@@ -17,7 +17,6 @@ from metric_oracle.corpora.samples import Samples
 from metric_oracle.findings.cells import Format, number_of, text_of
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
-from metric_oracle.findings.results import Results
 from metric_oracle.findings.signature import signed
 from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.judges.given import opened_judges, parted
@@ -141,16 +140,6 @@ class Consensus(Finding):
     def table(self) -> pa.Table:
         """The rows of `table_of` for each metric, in the order of the metrics."""
         return pa.concat_tables([self.table_of(metric) for metric in self.chosen])
-
-    def to_results(self) -> Results:
-        """Return the chosen reports under all metrics in one table, with the signature.
-
-        Returns
-        -------
-        Results
-            The table `table`.
-        """
-        return Results(self.table, self.signature)
 
     def tables(self) -> list[PaperTable]:
         """Return, for each metric, the mean expected score of the chosen samples and of all samples.

@@ -287,7 +287,7 @@ def test_results_are_levels_of_the_curve(oracle, measured, example, tmp_path, mo
         ("bleu-2", "weak"): pytest.approx(model.mean()["bleu-2"], abs=1e-13),
     }
     assert best.levels.num_rows == 0
-    assert found.to_results().table["level"].drop_null().to_pylist() == [level for _, level in means]
+    assert found.table["level"].drop_null().to_pylist() == [level for _, level in means]
     words = ["best-of", "samples.jsonl", "test.csv", "-m", "rouge-l", "--results", str(tmp_path / "top.parquet")]
     scores = tmp_path / "best.csv"
     code, out, err = oracle(*words, "--scores", str(scores), "--plot", str(tmp_path / "c.svg"), "--format", "md")
