@@ -40,7 +40,7 @@ SOURCES: dict[str, SourceRecord] = {
     kind.source.name: kind.source for kind in REPRESENTATIONS.values() if kind.source is not None
 }
 # Sources that are joined to the reports on their ids.
-ATTACHED = tuple(record for record in SOURCES.values() if record.made == "attached")
+ATTACHED = tuple(source for source in SOURCES.values() if source.made == "attached")
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
 # Spellings of metrics in tables and papers that differ from their names.
 _SPELLED = {"radgraphf1": "radgraph", "chexbertvectorsimilarity": "chexbert", "chexbertsimilarity": "chexbert"}
@@ -80,32 +80,32 @@ def folded(name: str) -> str:
 
 
 def find_metric(name: str) -> Metric | None:
-    """Return the record of a metric by its name, an alias, or a spelling of papers; None if it is unknown."""
+    """Return a metric by its name, an alias, or a spelling of papers; None if it is unknown."""
     if name not in METRICS and name not in ALIASES:
         name = {**_SPELLED, **{folded(one): one for one in (*METRICS, *ALIASES)}}.get(folded(name), "")
     return METRICS.get(ALIASES.get(name, name))
 
 
-def get_metric(metric: str | Metric, *, for_scores: bool = False) -> Metric:
-    """Return the record of a metric by the name that a user typed; a record is returned unchanged.
+def get_metric(name: str | Metric, *, for_scores: bool = False) -> Metric:
+    """Return a metric by the name that a user typed; a metric is returned unchanged.
 
     Raise InputError for an unknown name; with `for_scores` it may suggest metrics without a search, which only scores
     can use.
     """
-    if isinstance(metric, Metric):
-        return metric
-    record = find_metric(metric)
-    if record is None and metric == COMPOSITE:
+    if isinstance(name, Metric):
+        return name
+    metric = find_metric(name)
+    if metric is None and name == COMPOSITE:
         raise InputError(
             "weights",
             f"must be given for metric {COMPOSITE!r}",
             "none",
             f"Pass the file that {as_called('fit-composite')} wrote; an index is built for the metrics of its terms.",
         )
-    if record is None:
-        hint = _hint(metric, for_scores)
-        raise InputError("metric", f"must be one of those that {as_called('metrics')} lists", shown(metric), hint)
-    return record
+    if metric is None:
+        hint = _hint(name, for_scores)
+        raise InputError("metric", f"must be one of those that {as_called('metrics')} lists", shown(name), hint)
+    return metric
 
 
 def is_higher_better(entry: Mapping[str, Any], metric: str) -> bool:
@@ -123,20 +123,20 @@ def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:
     return [name.strip() for name in metrics.split(",")] if isinstance(metrics, str) else list(metrics)
 
 
-def _hint(metric: str, for_scores: bool) -> str:
+def _hint(typed: str, for_scores: bool) -> str:
     """Return the next step of the error message for an unknown name; see `get_metric`."""
-    if "," in metric:
+    if "," in typed:
         return "Name one metric."
-    bare = folded(metric)
+    bare = folded(typed)
     command = next((command for name, command in _COMMANDS.items() if name in bare and "f1" in bare), None)
     if command is not None:
         return f"{as_called(command)} computes it, from files of labels."
     # A name such as "meteor" is only the first part of names; metrics without a search are suggested only for scores.
     near = [
         name
-        for name, record in METRICS.items()
-        if folded(name.partition(":")[0]) == bare and (record.is_searched or for_scores)
-    ] or get_close_matches(metric.lower(), [*METRICS, *ALIASES], n=1, cutoff=0.7)
+        for name, metric in METRICS.items()
+        if folded(name.partition(":")[0]) == bare and (metric.is_searched or for_scores)
+    ] or get_close_matches(typed.lower(), [*METRICS, *ALIASES], n=1, cutoff=0.7)
     if not near:
         return "Choose one (docs/coming-from.md has other names), or name a judge in oracle.toml."
     return f"Did you mean {' or '.join(map(repr, near))}?"
@@ -159,13 +159,13 @@ def check_searched(metric: Metric) -> None:
 def composite(
     name: str, terms: Mapping[str, tuple[float, float, float]], intercept: float, citation: str, **described: Any
 ) -> Metric:
-    """Return the record of a linear composite; see `records.linear`.
+    """Return a linear composite; see `records.linear`.
 
     `terms` has (mean, scale, weight) by the name of a metric. Raise InputError if a metric is unknown, occurs twice or
     cannot be a term, or a number is too large, a scale not above 0 or a weight 0.
     """
-    records = [get_metric(part) for part in terms]
-    parts = [record.name for record in records]
+    metrics = [get_metric(part) for part in terms]
+    parts = [metric.name for metric in metrics]
     foreign = [part for part in parts if part not in COMPOSABLE]
     if foreign or not parts or len(set(parts)) < len(parts):
         got = shown(foreign[0]) if foreign else "none" if not parts else "one twice"
@@ -183,5 +183,5 @@ def composite(
             )
     if not abs(intercept) < LARGEST:
         raise InputError("intercept", f"must be below {LARGEST:g}", repr(intercept), "Fit the composite again.")
-    rows = [Term(record, *row) for record, row in zip(records, numbers, strict=True)]
-    return linear(name, rows, intercept, citation, **described)
+    added = [Term(metric, *row) for metric, row in zip(metrics, numbers, strict=True)]
+    return linear(name, added, intercept, citation, **described)

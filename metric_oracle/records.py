@@ -245,7 +245,7 @@ class Condition:
 
 
 def joined(metrics: Iterable[Metric]) -> RepresentationRecord:
-    """Return the record of what several metrics read together."""
+    """Return the representation that several metrics read together."""
     metrics = tuple(metrics)
     parts = {kind.name: kind for metric in metrics for kind in metric.reads.stored}
     return RepresentationRecord(
@@ -258,10 +258,10 @@ def joined(metrics: Iterable[Metric]) -> RepresentationRecord:
 
 
 def linear(name: str, terms: Sequence[Term], intercept: float, citation: str, **described: Any) -> Metric:
-    """Return the record of a linear composite that predicts errors: lower is better.
+    """Return a linear composite that predicts errors: lower is better.
 
     Score = intercept + sum over terms, in their order, of weight (value - mean) / scale. `citation` is the paper or
-    file that the numbers come from, and `described` are further attributes of the record.
+    file that the numbers come from, and `described` are further attributes of the metric.
     """
     return Metric(
         name,

@@ -307,17 +307,17 @@ class Sides:
 
         Without metrics, every source that one side has must be given for the other, too.
         """
-        read = {kind for record in metrics for kind in record.representations} if metrics else {*REPRESENTATIONS}
+        read = {kind for metric in metrics for kind in metric.representations} if metrics else {*REPRESENTATIONS}
         given = self._sources_of_both(name, read)
-        given |= {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
+        given |= {kind for kind, metric in REPRESENTATIONS.items() if metric.is_of_texts}
         # Token states of the references are made with the encoder of the predictions'.
         held = self.written[name].attached
         given |= {kind for kind, r in REPRESENTATIONS.items() if r.is_encoded and (self.is_encoded or kind in held)}
-        for record in metrics:
-            for kind in record.representations:
+        for metric in metrics:
+            for kind in metric.representations:
                 needs = REPRESENTATIONS[kind].source
-                if needs is not None and kind not in given and record.is_searched:
-                    what, rule = f"{needs.plural} of both sides", f"must be given for metric {record.name!r}"
+                if needs is not None and kind not in given and metric.is_searched:
+                    what, rule = f"{needs.plural} of both sides", f"must be given for metric {metric.name!r}"
                     each = ", for each side" if needs.made == "attached" else ""
                     raise InputError(what, rule, "none", f"Add {needs.option}{each}.")
 

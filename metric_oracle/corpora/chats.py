@@ -55,14 +55,14 @@ def _is_text(part: Mapping[str, Any]) -> bool:
     return part.get("type", "text") in _TEXTS and isinstance(part.get("text"), str)
 
 
-def answers_of_batch(records: Sequence[Mapping[str, Any]]) -> list[Any] | None:
-    """Return the answer in each record of a batch, None where it failed; None if the records are none of a batch.
+def answers_of_batch(rows: Sequence[Mapping[str, Any]]) -> list[Any] | None:
+    """Return the answer in each row of a batch, None where it failed; None if the rows are none of a batch.
 
-    A record with several choices has a list of answers.
+    A row with several choices has a list of answers.
     """
-    if not records or not all("custom_id" in record and {"response", "result"} & record.keys() for record in records):
+    if not rows or not all("custom_id" in row and {"response", "result"} & row.keys() for row in rows):
         return None
-    answers = [_answer(record.get("response") or record.get("result")) for record in records]
+    answers = [_answer(row.get("response") or row.get("result")) for row in rows]
     return None if any(isinstance(answer, Mapping) for answer in answers) else answers
 
 

@@ -33,8 +33,8 @@ _SET_ITERATOR: type = type(iter(set()))
 def in_memory(data: Any) -> tuple[Table | None, list[Any] | None]:
     """Return (table, None) for a container with columns or ids, and (None, texts) for one of texts alone.
 
-    A container is an Arrow table, Polars or pandas frame, or Hugging Face dataset; a dict id -> text, id -> record or
-    name of a column -> cells; a list of records; a pandas Series; or any iterable of texts in an order: a list, a
+    A container is an Arrow table, Polars or pandas frame, or Hugging Face dataset; a dict id -> text, id -> row or
+    name of a column -> cells; a list of rows; a pandas Series; or any iterable of texts in an order: a list, a
     column, an array. Anything else raises InputError.
     """
     if isinstance(data, Table):

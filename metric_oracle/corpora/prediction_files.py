@@ -237,7 +237,7 @@ def _keys(table: Table, id_column: str | None = None) -> Keys | None:
     images = None
     if image_name is not None:
         images = canonical_ids(table.column(image_name), f"{shown(image_name)} in {table.path}")
-    elif table.keys is not None and table.has_named_keys and name != table.keys.name:  # an object of image -> record
+    elif table.keys is not None and table.has_named_keys and name != table.keys.name:  # an object of image -> row
         images = canonical_ids(table.keys, f"the keys of {table.path}")
     return Keys(ids, images, name)
 

@@ -195,28 +195,28 @@ def _parquet(path: Path) -> Iterator[Table]:
 
 def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str) -> Iterator[Table]:
     """Yield the lines of a CSV or TSV file as tables of consecutive rows, parsed as if the file was read at once."""
-    recorded: list[str] = []
+    lines_read: list[str] = []
 
-    def record() -> Iterator[str]:
-        """Yield the lines, and append each to `recorded`."""
+    def remembered() -> Iterator[str]:
+        """Yield the lines, and append each to `lines_read`."""
         for line in lines:
-            recorded.append(line)
+            lines_read.append(line)
             yield line
 
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    rows = csv.reader(record(), delimiter=delimiter)
+    rows = csv.reader(remembered(), delimiter=delimiter)
     first, header = 1, ""
     try:
         while not header.strip("\r\n"):
             if next(rows, None) is None:
                 return
-            header = "".join(recorded)
-            recorded.clear()
+            header = "".join(lines_read)
+            lines_read.clear()
         header = header.lstrip("\r\n").rstrip("\r\n") + "\n"
         while n := sum(1 for _ in islice(rows, AT_ONCE)):
             where = f"{path} (rows {first:,} to {first + n - 1:,} below the header)"
-            yield read_csv(where, kind, header + "".join(recorded), note, delimiter)
-            recorded.clear()
+            yield read_csv(where, kind, header + "".join(lines_read), note, delimiter)
+            lines_read.clear()
             first += n
     except csv.Error:
         raise InputError(f"{path} has a row that cannot be parsed after row {first:,}.", "Close its quotes.") from None

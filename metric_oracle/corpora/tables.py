@@ -805,8 +805,8 @@ def _read_parquet(path: Path) -> Table:
         file = parquet.ParquetFile(str(path))
         table = file.read()
         table.validate(full=True)
-        record = checksum.record_of(table.schema)
-        is_altered = record is not None and checksum.opened(record, checksum.hash_parquet(file, table)) is None
+        entry = checksum.record_of(table.schema)
+        is_altered = entry is not None and checksum.opened(entry, checksum.hash_parquet(file, table)) is None
     if is_altered:
         raise InputError(
             f"{path} was changed after it was written: its checksum is that of another table.",
@@ -917,8 +917,8 @@ def _read_json(path: Path, text: str, note: str) -> Table:
 def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> Table | None:
     """Return dicts and lists as parsed from JSON as a table; None if their layout is not that of a table.
 
-    Layouts: a list of records; key -> record, text or list of texts; name of a column -> its cells, in a list or by
-    row; split -> records; and pandas' "split" and "table". `path`, `kind` and `note` become the table's.
+    Layouts: a list of rows; key -> row, text or list of texts; name of a column -> its cells, in a list or by
+    row; split -> rows; and pandas' "split" and "table". `path`, `kind` and `note` become the table's.
 
     Raise InputError if columns have unequal lengths.
     """
@@ -940,27 +940,27 @@ def table_of_objects(path: str | Path, kind: str, data: Any, note: str = "") -> 
             rows = list(dict.fromkeys(row for item in items for row in item))
             if _are_rows(keys, rows):
                 return _of_columns(path, kind, keys, [[item.get(row) for row in rows] for item in items], rows, note)
-            return _from_records(path, kind, items, keys, note)
+            return _of_dicts(path, kind, items, keys, note)
         lists = [item for item in items if isinstance(item, list | tuple)]
-        if len(lists) == 1 < len(items) and _are_records(lists[0]) and not _have_usual(keys):
-            return _from_records(path, kind, [*lists[0]], None, note)  # beside what is said of all of them
+        if len(lists) == 1 < len(items) and _are_dicts(lists[0]) and not _have_usual(keys):
+            return _of_dicts(path, kind, [*lists[0]], None, note)  # beside what is said of all of them
         if isinstance(items[0], list) and not any(items):
             return None
         are_chats = all(map(is_chat, items))
         if not are_chats and all(
-            isinstance(item, list) and all(isinstance(record, dict) for record in item) for item in items
+            isinstance(item, list) and all(isinstance(row, dict) for row in item) for item in items
         ):
             # R2Gen's annotation.json: split -> reports.
-            records = [{**record, "split": name} for name, item in zip(keys, items, strict=True) for record in item]
-            return _from_records(path, kind, records, None, note)
+            rows = [{**row, "split": name} for name, item in zip(keys, items, strict=True) for row in item]
+            return _of_dicts(path, kind, rows, None, note)
         if all(isinstance(item, str | list | tuple) or is_missing(item) for item in items):
             return Table(path, kind, ["text"], [series_of("text", items)], series_of(_OBJECT_KEY, keys), note)
     elif isinstance(data, list) and data and all(isinstance(item, dict) for item in data):
-        return _from_records(path, kind, data, None, note)
+        return _of_dicts(path, kind, data, None, note)
     return None
 
 
-def _are_records(items: Sequence[Any]) -> bool:
+def _are_dicts(items: Sequence[Any]) -> bool:
     """Return whether a list holds dicts alone, and one at least."""
     return bool(items) and all(isinstance(item, dict) for item in items)
 
@@ -1002,7 +1002,7 @@ def _are_rows(keys: list[Any], fields: list[Any]) -> bool:
 
     `keys` are those of the object, `fields` those of the objects within.
     """
-    # No record has fields called 0, 1, ...
+    # No row has fields called 0, 1, ...
     is_numbered = bool(fields) and all(str(name).isdigit() for name in fields)
     return is_numbered or (_have_usual(keys) and not _have_usual(fields))
 
@@ -1029,24 +1029,24 @@ def read_json_lines(path: str | Path, text: str, note: str) -> Table:
     """
     if text.lstrip().startswith("["):
         return _json_array(path, text, note)
-    records, lines = [], []
+    rows, lines = [], []
     # Not splitlines: a JSON string may hold U+2028 as it is.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            record = json.loads(line, object_pairs_hook=_unique_keys(f"line {number} of {path}"))
+            row = json.loads(line, object_pairs_hook=_unique_keys(f"line {number} of {path}"))
         except InputError:
             raise
         except (ValueError, RecursionError):
-            record = None
-        if not isinstance(record, dict):
+            row = None
+        if not isinstance(row, dict):
             raise InputError(
                 f"{path} has no JSON object in line {number}.", "Each line must be one object; repair the file."
             )
-        records.append(record)
+        rows.append(row)
         lines.append(number)
-    return _from_records(path, "JSON Lines", records, None, note, lines)
+    return _of_dicts(path, "JSON Lines", rows, None, note, lines)
 
 
 def _json_array(path: str | Path, text: str, note: str) -> Table:
@@ -1065,20 +1065,20 @@ def _json_array(path: str | Path, text: str, note: str) -> Table:
     return table
 
 
-def _from_records(
+def _of_dicts(
     path: str | Path,
     kind: str,
-    records: list[dict[str, Any]],
+    rows: list[dict[str, Any]],
     keys: list[str] | None,
     note: str,
     lines: list[int] | None = None,
 ) -> Table:
     """Return a list of dicts, one per row, as a table; `keys` and `lines` are those of the rows, None without."""
-    answers = answers_of_batch(records)
+    answers = answers_of_batch(rows)
     if answers is not None:
-        cells = [[record["custom_id"] for record in records], answers]
+        cells = [[row["custom_id"] for row in rows], answers]
         note = ", ".join(filter(None, [note, "answers of a batch"]))
         return _of_columns(path, kind, ["custom_id", "completion"], cells, None, note, lines)
-    names = list(dict.fromkeys(name for record in records for name in record))
-    columns = [series_of(str(name), [record.get(name) for record in records]) for name in names]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = [series_of(str(name), [row.get(name) for row in rows]) for name in names]
     return Table(path, kind, names, columns, None if keys is None else series_of(_OBJECT_KEY, keys), note, lines)

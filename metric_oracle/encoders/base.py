@@ -27,7 +27,7 @@ class Encoder:
     """
 
     title: ClassVar[str]  # name of the model in messages
-    part_name: ClassVar[str]  # prefix of the names of the files that hold finished parts and their record
+    part_name: ClassVar[str]  # prefix of the names of the files that hold finished parts and the state of the job
     batch_tokens: ClassVar[dict[str, int]] = {"cpu": 128, "cuda": 4_096}  # tokens per batch, see `batches`
     # Size of a part that is kept on disk: about half a minute of work on two cores.
     part_size: ClassVar[dict[str, int]] = {"cpu": 1 << 15, "cuda": 1 << 20}

@@ -56,15 +56,15 @@ class Recognised:
             "their ends are cut off"
         )
 
-    def records(self) -> dict[str, dict[str, list[Any]]]:
+    def by_position(self) -> dict[str, dict[str, list[Any]]]:
         """Return position of a text ("0", ...) -> dict of the lists "entities" (their words), "types" and "vectors"."""
         spans = [slice(*self.table.ptr[i : i + 2].tolist()) for i in range(len(self.table.ids))]
         kinds = [TYPES[kind] for kind in self.table.kinds]
-        records = [
+        of_text = [
             {"entities": self.words[span], "types": kinds[span], "vectors": list(self.table.vectors[span])}
             for span in spans
         ]
-        return {str(row): records[number] for row, number in enumerate(self.of_row.tolist())}
+        return {str(row): of_text[number] for row, number in enumerate(self.of_row.tolist())}
 
 
 class EntityModels(Encoder):

@@ -254,11 +254,11 @@ def write_states(
     """Write the token states of texts as unit vectors to a raw file; return it as a read-only memmap, as of `encode`.
 
     A killed run resumes. A part has consecutive texts of about `part_tokens` tokens, by default 32,768 on a CPU and
-    262,144 on a GPU. When a part is on disk, its checksum is added to a record, `path` with the ending `.json`, which
-    the caller removes. A later call with the same encoder, tokens and machine settings keeps the parts whose checksums
-    are in the record. The result has the bytes of a run without a kill. `progress` is called with the number of all
-    finished tokens after each part. Encoding is fastest if texts of equal length are adjacent. Raise InputError without
-    tokens.
+    262,144 on a GPU. When a part is on disk, its checksum is added to a file of checksums, `path` with the ending
+    `.json`, which the caller removes. A later call with the same encoder, tokens and machine settings keeps the parts
+    whose checksums are in it. The result has the bytes of a run without a kill. `progress` is called with the number
+    of all finished tokens after each part. Encoding is fastest if texts of equal length are adjacent. Raise InputError
+    without tokens.
     """
     storage = np.dtype(storage)
     part_tokens = part_tokens or _PART_TOKENS[encoder.device]
@@ -267,9 +267,9 @@ def write_states(
         raise InputError("texts", "must be at least one", "0 to encode", "Check the file and the section.")
     row_bytes = encoder.width * storage.itemsize
     bounds = part_bounds(tokens.ptr, part_tokens)
-    record = path.with_suffix(".json")
+    checksum_file = path.with_suffix(".json")
     run_digest = _digest(encoder, tokens, storage, part_tokens)
-    checksums = _recorded(record, run_digest, len(bounds) - 1)
+    checksums = _finished_checksums(checksum_file, run_digest, len(bounds) - 1)
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.truncate(shape[0] * row_bytes)
         # A full disk raises an error now and not after hours.
@@ -285,7 +285,7 @@ def write_states(
                 file.flush()
                 os.fsync(file.fileno())
                 checksums[part] = zlib.crc32(states.data)
-                write_json(record, {"digest": run_digest, "parts": checksums})
+                write_json(checksum_file, {"digest": run_digest, "parts": checksums})
             n_done += last - first
             if progress is not None:
                 progress(n_done)
@@ -337,13 +337,13 @@ def _digest(encoder: TokenEncoder, tokens: Tokens, storage: np.dtype, part_token
     return digest([settings, machine, storage.name, part_tokens], tokens.ptr, tokens.ids)
 
 
-def _recorded(record: Path, run_digest: str, n_parts: int) -> list[int | None]:
+def _finished_checksums(path: Path, run_digest: str, n_parts: int) -> list[int | None]:
     """Return the CRC-32 of each of the `n_parts`, None of one that no earlier run with the same digest finished.
 
-    `record` is the file of `write_states`; if it is missing, damaged or of another run, nothing is finished.
+    `path` is the file of checksums of `write_states`; if it is missing, damaged or of another run, nothing is finished.
     """
     try:
-        content = json.loads(record.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
         if content["digest"] == run_digest and len(content["parts"]) == n_parts:
             return list(content["parts"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):

@@ -1,8 +1,8 @@
 """Build an index in a temporary folder next to its final path, then rename the folder; an interrupted build resumes.
 
 The folder, `NAME.building`, is that of a job (see `job`), whose pieces are the files of the index. They are recorded
-part by part: the reports, then each representation. Its record is deleted last, so that a power cut leaves either the
-whole index or a folder that the next build resumes. What the folder may hold is known by name: if its record is lost or
+part by part: the reports, then each representation. Its state is deleted last, so that a power cut leaves either the
+whole index or a folder that the next build resumes. What the folder may hold is known by name: if its state is lost or
 of an earlier version, the build starts again.
 """
 
@@ -47,16 +47,16 @@ from metric_oracle.metrics import ATTACHED, REPRESENTATIONS, check_searched, get
 from metric_oracle.sources.attaching import can_make, run_models
 
 BUILDING = ".building"
-PROGRESS = "build.json"  # the record of the job, see `job`
+PROGRESS = "build.json"  # the state of the job, see `job`
 # Folder for the finished work of an encoder, and the names of its files.
 SCRATCH = "encoding"
 _SCRATCH_FILES = ("states.raw", "states.json")
-# Files with the output of a model so far and their record, see `sources.contract.Source.run`.
-_MODELS = "|".join(record.name for record in ATTACHED if record.model)
+# Files with the output of a model so far and their state, see `sources.contract.Source.run`.
+_MODELS = "|".join(source.name for source in ATTACHED if source.model)
 _MODEL_FILE = re.compile(rf"{SCRATCH}/\.?({_MODELS})(-\d+\.part|\.json)(\.\d+\.tmp)?")
 _TEMPORARY = re.compile(rf"({SCRATCH}/)?\.?(build|manifest|stamps|states)\.json\.\d+\.tmp")  # of `write_bytes`
 # Representations with files of their own.
-STORED = tuple(kind for kind, record in REPRESENTATIONS.items() if not (record.parts or record.is_pair))
+STORED = tuple(one.name for one in REPRESENTATIONS.values() if not (one.parts or one.is_pair))
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 

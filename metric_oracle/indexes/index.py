@@ -224,9 +224,11 @@ class Index:
         """
         if kind not in self._opened:
             check_one_of("kind", kind, REPRESENTATIONS, "Choose one that the index holds.")
-            record = REPRESENTATIONS[kind]
-            if record.parts:
-                opened = record.load_class().join({part.name: self.part(part.name) for part in record.parts})
+            representation = REPRESENTATIONS[kind]
+            if representation.parts:
+                opened = representation.load_class().join(
+                    {part.name: self.part(part.name) for part in representation.parts}
+                )
             else:
                 opened = self._read(kind, partial(self._load, kind))
             self._opened[kind] = opened if self._counted is None else self._weighted(kind, opened, self._counted)
@@ -237,12 +239,12 @@ class Index:
 
         A representation that uses no document frequencies, or that `corpus` lacks, is returned unchanged.
         """
-        record = REPRESENTATIONS[kind]
-        if not {part.name for part in record.stored} & corpus.content["representations"].keys():
+        representation = REPRESENTATIONS[kind]
+        if not {part.name for part in representation.stored} & corpus.content["representations"].keys():
             return opened
-        if record.counts_corpus:
+        if representation.counts_corpus:
             return replace(opened, whole=corpus.gram_frequency)
-        if record.is_encoded:
+        if representation.is_encoded:
             n_counted, frequency = corpus.token_frequency(kind)
             missing = max(len(opened.frequency) - len(frequency), 0)  # tokens that no report of the corpus has
             return replace(opened, frequency=np.pad(frequency, (0, missing)), n_counted=n_counted)

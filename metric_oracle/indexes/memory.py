@@ -41,8 +41,7 @@ class MemoryIndex(Index):
             (place.setdefault(text, len(place)) for text in reports.texts), np.int64, len(reports.texts)
         )
         texts, described = list(place), {}
-        records = [get_metric(name) for name in metrics]
-        single = [metric for record in records for metric in record.metrics.values()]
+        single = [one for name in metrics for one in get_metric(name).metrics.values()]
         for kind in kinds_of(reports, metrics):
             progress(kind, None, None)
             readers = [metric for metric in single if kind in metric.representations]

@@ -45,14 +45,14 @@ class Shard(Index):
     """An index that is part of a shard set; `place` is its number there. It must be the one that the set records."""
 
     def __init__(self, shard_set: "ShardSet", place: int) -> None:
-        record, self._of = shard_set.content["shards"][place], (shard_set, place)
-        super().__init__(shard_set.folder / record["path"])
-        self.first_row = record["first_row"]
+        entry, self._of = shard_set.content["shards"][place], (shard_set, place)
+        super().__init__(shard_set.folder / entry["path"])
+        self.first_row = entry["first_row"]
         self._counted = shard_set
-        if self.fingerprint != record["fingerprint"] or self.n_reports != record["reports"]:
+        if self.fingerprint != entry["fingerprint"] or self.n_reports != entry["reports"]:
             raise IndexFormatError(
-                record["path"],
-                f"must be the shard that {shard_set.folder} was made of, fingerprint {record['fingerprint'][:12]}",
+                entry["path"],
+                f"must be the shard that {shard_set.folder} was made of, fingerprint {entry['fingerprint'][:12]}",
                 self.fingerprint[:12],
                 "Build the set again.",
             )
@@ -74,7 +74,7 @@ class ShardSet(Index):
         self._frequencies: dict[str, tuple[int, np.ndarray]] = {}
         self._joined: dict[str, Any] = {}
         self._kept: OrderedDict[int, Shard] = OrderedDict()
-        paths = [record["path"] for record in self.content["shards"]]
+        paths = [entry["path"] for entry in self.content["shards"]]
         lacking = [path for path in paths if not (folder / path / manifest.NAME).is_file()]
         if lacking:
             raise IndexFormatError(lacking[0], "must be in the set", f"no such index in {folder}", "Build it again.")
@@ -105,7 +105,7 @@ class ShardSet(Index):
     @cached_property
     def first_rows(self) -> np.ndarray:
         """The first row of each shard, ascending: int64[S]."""
-        return np.array([record["first_row"] for record in self.content["shards"]], np.int64)
+        return np.array([entry["first_row"] for entry in self.content["shards"]], np.int64)
 
     def take(self, column: str, rows: np.ndarray) -> pa.ChunkedArray:
         """Return "study_id", "text" or a kept column of some rows of the whole corpus, integers in any order."""
@@ -126,15 +126,15 @@ class ShardSet(Index):
         """The number of corpus rows in which each n-gram occurs."""
         from metric_oracle.indexes.cider import JoinedFrequencies
 
-        paths = [self.folder / record["path"] for record in self.content["shards"]]
+        paths = [self.folder / entry["path"] for entry in self.content["shards"]]
         return JoinedFrequencies.of(open_one(path).part("coco") for path in paths)
 
     def token_frequency(self, kind: str) -> tuple[int, np.ndarray]:
         """Return the number of rows with token states, and the number of these with each token id, over all shards."""
         if kind not in self._frequencies:
             n_rows, total = 0, np.zeros(0, np.int64)
-            for record in self.content["shards"]:
-                part = open_one(self.folder / record["path"]).part(kind)
+            for entry in self.content["shards"]:
+                part = open_one(self.folder / entry["path"]).part(kind)
                 n_rows += len(part.row_id)
                 longest = np.zeros(max(len(total), len(part.frequency)), np.int64)
                 longest[: len(total)] += total
@@ -247,7 +247,7 @@ def write_set(folder: Path, n_shards: int, plan_sum: str) -> None:
             _differ(folder, "representations", shard)
         if shard.columns != shards[0].columns:
             _differ(folder, "kept columns", shard)
-    records = {
+    representations = {
         kind: _joined(folder, kind, shards, [content["representations"][kind] for content in contents])
         for kind in kinds
     }
@@ -255,7 +255,7 @@ def write_set(folder: Path, n_shards: int, plan_sum: str) -> None:
         "counts": counts,
         "source": contents[0]["source"] if n_shards == 1 else f"{contents[0]['source']}; {n_shards} shards",
         "section": list(shards[0].section),
-        "representations": records,
+        "representations": representations,
         "shards": [
             {"path": shard.folder.name, "fingerprint": shard.fingerprint, "first_row": first, "reports": n}
             for shard, first, n in zip(shards, first_rows, reports, strict=True)
@@ -383,7 +383,7 @@ def _differ(folder: Path, what: str, shard: Index) -> NoReturn:
 
 def _fingerprint(content: dict[str, Any]) -> str:
     """Return the fingerprint of a set from the content of its manifest: a SHA-256 over those of its shards."""
-    return checksum([[record["fingerprint"], record["reports"]] for record in content["shards"]])
+    return checksum([[entry["fingerprint"], entry["reports"]] for entry in content["shards"]])
 
 
 def _read_set(folder: Path) -> dict[str, Any]:

@@ -231,8 +231,8 @@ def _nearest_rows(space: Any, queries: Any) -> np.ndarray:
     from metric_oracle.kernels.cosine import cpu as cosines
 
     lowest = space.row_id[space.row_ptr[:-1]]  # rows ascend within a document
-    kernel, record = cosines.Backend(), METRICS["chexbert"]
-    corpus, batch = arrays_of(record, space, queries)
+    kernel, metric = cosines.Backend(), METRICS["chexbert"]
+    corpus, batch = arrays_of(metric, space, queries)
     error = kernel.score_error(corpus, batch)
     rows = np.empty(len(queries.vectors), np.int64)
     for first in range(0, len(rows), BLOCK):

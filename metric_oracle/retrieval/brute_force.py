@@ -49,15 +49,15 @@ def search(
     all.
     """
     lists = [WantedList(place, np.empty(0, np.int64)) for place in range(len(chosen))] if lists is None else lists
-    record = pairs.metric
-    n, sign = len(lists), record.sign
+    metric = pairs.metric
+    n, sign = len(lists), metric.sign
     answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.empty(0))
     values = _values(pairs, chosen, tell)
-    scores, error = _sum(record, values)
+    scores, error = _sum(metric, values)
     for i, (place, excluded) in enumerate(lists):
         q, signed = chosen[place], sign * scores[place]
         documents = np.arange(len(signed))
-        for condition in record.conditions:
+        for condition in metric.conditions:
             own, of_own = values[condition.metric.name]
             holds = condition.holds(own[place])
             for document in np.flatnonzero(np.abs(own[place] - condition.value) <= of_own) if of_own else ():
@@ -100,11 +100,11 @@ def _of_metric(metric: Metric, part: Part, chosen: Sequence[int], tell: Advance)
     return scores[which][:, own], error
 
 
-def _sum(record: Metric, values: Mapping[str, tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]:
+def _sum(metric: Metric, values: Mapping[str, tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]:
     """Return a sum of scores, float64[n, D], with a bound of its error; `values` has both for each metric by name."""
-    terms = record.terms
-    total = composite([values[name][0] for name in terms], terms.values(), record.intercept)
-    error, size = 0.0, abs(record.intercept)
+    terms = metric.terms
+    total = composite([values[name][0] for name in terms], terms.values(), metric.intercept)
+    error, size = 0.0, abs(metric.intercept)
     for name, term in terms.items():
         scores, of_term = values[name]
         slope = abs(term.weight / term.scale)
@@ -126,17 +126,17 @@ def n_pairs(pairs: Pairs, chosen: Sequence[int]) -> int:
 
 
 def _scores(
-    record: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Advance
+    metric: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
     """Return the scores of the queries `chosen` with all documents, float64[n, D], and a bound of their error.
 
     `chosen` has numbers of distinct queries. `tell` gets the numbers of pairs as they are scored.
     """
     if isinstance(representation, StateDocuments):
-        return _bertscores(record, representation, encoded, chosen, tell)
+        return _bertscores(metric, representation, encoded, chosen, tell)
     if isinstance(representation, EmbeddingDocuments):
         return _cosines(representation, encoded, chosen, tell)
-    score = load_reference(record)
+    score = load_reference(metric)
     n_documents = len(representation.row_ptr) - 1
     items = [encoded.item(q) for q in chosen]
     scores = np.empty((len(items), n_documents))
@@ -167,7 +167,7 @@ def _cosines(
 
 
 def _bertscores(
-    record: Metric, index: StateDocuments, encoded: StateDocuments, chosen: Sequence[int], tell: Advance
+    metric: Metric, index: StateDocuments, encoded: StateDocuments, chosen: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
     """Return the BERTScore of the queries `chosen` with all documents, float64[n, D], and a bound of its error.
 
@@ -175,9 +175,9 @@ def _bertscores(
     corpus at a time, so that the corpus is read once for any number of queries. If the signs of precision and recall
     are uncertain, F1 may be near its pole; the plain scorer scores these pairs.
     """
-    part = int(record.options["part"])  # type: ignore[call-overload]
-    batch: Any = encoded.arrays(record, encoded)
-    score = load_reference(record)
+    part = int(metric.options["part"])  # type: ignore[call-overload]
+    batch: Any = encoded.arrays(metric, encoded)
+    score = load_reference(metric)
     counts = [len(batch.states_of(q)) for q in chosen]
     directions = _directions(np.concatenate([batch.states_of(q) for q in chosen]))
     stops = np.cumsum(counts)

@@ -158,16 +158,16 @@ def planned_pool(
         )
     of_lists = {name: _options_of(name, sizes, options) for name in sizes}
     try:
-        records = [asked(name, own)[0] for name, own in of_lists.items()]
+        metrics = [asked(name, own)[0] for name, own in of_lists.items()]
     except InputError as error:
         if error.argument != "metric":
             raise
         whose = f"a metric of {option('pool', python='pool')}"
         raise InputError(whose, error.rule, error.value, error.step) from None
-    opened = corpus_of(index, records, progress)
-    # The records have what the weights file says.
+    opened = corpus_of(index, metrics, progress)
+    # The metrics have what the weights file says.
     unweighted = [replace(own, weights=None) for own in of_lists.values()]
-    searches = [plan(opened, record, own) for record, own in zip(records, unweighted, strict=True)]
+    searches = [plan(opened, metric, own) for metric, own in zip(metrics, unweighted, strict=True)]
     for search, size in zip(searches, sizes.values(), strict=True):
         n_rows = n_scorable(opened, search.metric)
         if size is not None and not 1 <= size <= n_rows:

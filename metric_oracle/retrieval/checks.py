@@ -15,13 +15,13 @@ from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric
 from metric_oracle.records import Metric
 
 
-def check_queries(queries: Reports, record: Metric, index: Index) -> None:
+def check_queries(queries: Reports, metric: Metric, index: Index) -> None:
     """Raise InputError if there is no query, one lacks a source of the metric, or the index has another section."""
     if not queries.ids:
         raise InputError("queries", "must be at least one report", "0", "Check the file and the section.")
     check_section(queries, index)
-    for kind in record.representations:
-        _check_queries(queries, record, index, kind)
+    for kind in metric.representations:
+        _check_queries(queries, metric, index, kind)
 
 
 def check_section(queries: Reports, index: Index) -> None:
@@ -30,15 +30,15 @@ def check_section(queries: Reports, index: Index) -> None:
     check_sections(queries.known_section, index.section, ("test reports", "index"), step)
 
 
-def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metric], idf: Any) -> Index:
+def with_frequencies(index: Index, corpus: Index | None, metrics: Iterable[Metric], idf: Any) -> Index:
     """Return `index`, whose reports are scored, with the document frequencies of `corpus` instead of its own.
 
     Document frequencies are the numbers of reports that contain each word or n-gram, from which idf weights follow.
-    Without a corpus the index is returned as it is. Raise InputError if one of the metrics, `records`, or `idf`, see
+    Without a corpus the index is returned as it is. Raise InputError if one of the metrics, `metrics`, or `idf`, see
     `SearchOptions.idf`, needs a corpus that is None or lacks the frequencies, or if BERTScore is to be weighted by a
     corpus of another encoder.
     """
-    check_counted(corpus, records, idf)
+    check_counted(corpus, metrics, idf)
     if corpus is None:
         return index
     kind = "bertscore"
@@ -53,15 +53,15 @@ def with_frequencies(index: Index, corpus: Index | None, records: Iterable[Metri
     return index.counted_in(corpus)
 
 
-def check_counted(corpus: Index | None, records: Iterable[Metric], idf: Any) -> None:
+def check_counted(corpus: Index | None, metrics: Iterable[Metric], idf: Any) -> None:
     """Raise InputError if a metric or `idf` needs the document frequencies of a corpus that is None or lacks them."""
-    counting = [(f"metric {record.name!r}", record) for record in records if record.counts_corpus]
+    counting = [(f"metric {metric.name!r}", metric) for metric in metrics if metric.counts_corpus]
     if counts(idf):
         counting.append(("idf 'corpus'", get_metric("bertscore")))
-    for what, record in counting:
+    for what, metric in counting:
         where = f"for {what}, which counts the documents of a corpus"
         step = f"Add {option('index', 'INDEX')}, the corpus whose frequencies count."
-        check_given("index", corpus, where, step, got="none").check_holds(record)
+        check_given("index", corpus, where, step, got="none").check_holds(metric)
 
 
 def counts(idf: Any) -> bool:
@@ -69,13 +69,13 @@ def counts(idf: Any) -> bool:
     return isinstance(idf, str | Path) and str(idf) == "corpus"
 
 
-def check_alone(argument: str, record: Metric, idf: Any, use: str) -> None:
+def check_alone(argument: str, metric: Metric, idf: Any, use: str) -> None:
     """Raise InputError if the score of a pair depends on the other test reports of a call.
 
     That is so for some metrics, and for all if `idf`, see `SearchOptions.idf`, is "tests". `argument` is what named the
     metric, and `use`, such as "mining", what the scores are for.
     """
-    counting = [metric.name for metric in record.metrics.values() if metric.reads.counts_queries]
+    counting = [one.name for one in metric.metrics.values() if one.reads.counts_queries]
     if counting:
         of_corpus = f"{counting[0]}:corpus"
         step = f"Use {of_corpus}, which counts the reports of an index." if of_corpus in METRICS else "Choose another."
@@ -86,12 +86,12 @@ def check_alone(argument: str, record: Metric, idf: Any, use: str) -> None:
         raise InputError("idf", rule, "'tests'", "Use one of these: with tests, the test reports weight one another.")
 
 
-def counted_entry(record: Metric, idf: Any, fingerprint: Any) -> dict[str, str]:
+def counted_entry(metric: Metric, idf: Any, fingerprint: Any) -> dict[str, str]:
     """Return the signature entry for the corpus whose document frequencies a metric or `idf` reads; empty if none does.
 
     `fingerprint` is that of the corpus.
     """
-    return {"frequencies": str(fingerprint)} if record.counts_corpus or counts(idf) else {}
+    return {"frequencies": str(fingerprint)} if metric.counts_corpus or counts(idf) else {}
 
 
 def section_entry(index: Index, queries: Reports) -> dict[str, str]:
@@ -100,7 +100,7 @@ def section_entry(index: Index, queries: Reports) -> dict[str, str]:
     return {} if section is None else {"section": section}
 
 
-def _check_queries(queries: Reports, record: Metric, index: Index, kind: str) -> None:
+def _check_queries(queries: Reports, metric: Metric, index: Index, kind: str) -> None:
     """Raise InputError unless every query has the source of the representation `kind`, made as in the index."""
     needs = REPRESENTATIONS[kind].source
     if needs is None or not REPRESENTATIONS[kind].is_attached:
@@ -108,14 +108,14 @@ def _check_queries(queries: Reports, record: Metric, index: Index, kind: str) ->
     attachment = queries.attached.get(kind)
     if attachment is None:
         raise InputError(
-            "queries", f"must have {needs.noun} each for metric {record.name!r}", "none", f"Add {needs.option}."
+            "queries", f"must have {needs.noun} each for metric {metric.name!r}", "none", f"Add {needs.option}."
         )
     lacking = [queries.ids[i] for i in np.flatnonzero(attachment.of_row < 0).tolist()]
     if lacking:
         some = shown(*lacking[:3]) + (", ..." if len(lacking) > 3 else "")
         raise InputError(
             "queries",
-            f"must have {needs.noun} each for metric {record.name!r}",
+            f"must have {needs.noun} each for metric {metric.name!r}",
             f"{len(lacking)} of {len(queries.ids)} without ({some})",
             "Add them to the file or leave these queries out.",
         )

@@ -1,4 +1,4 @@
-"""Parse sums of metrics and conditions as people type them, and make the metric record of such a search."""
+"""Parse sums of metrics and conditions as people type them, and make the metric of such a search."""
 
 import re
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ def parsed(where: str | Sequence[str]) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def summands(metric: str) -> list[Metric]:
-    """Return the records of the metrics of a sum, such as ``"radgraph+chexbert:agreement"``, or of a single metric."""
-    return [get_metric(name.strip()) for name in metric.split("+")]
+def summands(names: str) -> list[Metric]:
+    """Return the metrics of a sum, such as ``"radgraph+chexbert:agreement"``, or of a single metric."""
+    return [get_metric(name.strip()) for name in names.split("+")]
 
 
 def conditioned(added: Sequence[Metric], conditions: Sequence[Condition]) -> Metric:
-    """Return the metric record of a search by a metric, or a sum of metrics, under conditions on others.
+    """Return the metric of a search by a metric, or a sum of metrics, under conditions on others.
 
     Raise InputError if one of them is a composite, or those of the sum are not different ones of one direction.
     """

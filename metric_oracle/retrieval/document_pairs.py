@@ -44,26 +44,26 @@ class Pairs:
     known: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, index: Index, record: Metric, queries: Reports, settings: Mapping[str, Any]) -> "Pairs":
+    def of(cls, index: Index, metric: Metric, queries: Reports, settings: Mapping[str, Any]) -> "Pairs":
         """Encode queries for each shard of an index; models run only once.
 
         Queries that are all rows of the first shard are taken from what it stores of them.
         """
         found: list[tuple[Index, Documents, Documents]] = []
-        for shard, representation in compared(index, record):
+        for shard, representation in compared(index, metric):
             encoded = (
                 representation.encode_again(queries, found[-1][2], **settings)
                 if found
-                else encode_for(shard, record, representation, queries, settings)
+                else encode_for(shard, metric, representation, queries, settings)
             )
             found.append((shard, representation, encoded))
         if len(found) == 1:
             encoded = found[0][2]
-            return cls(record, [Part(*found[0], np.arange(len(encoded.row_ptr) - 1))], encoded.document_of_row)
+            return cls(metric, [Part(*found[0], np.arange(len(encoded.row_ptr) - 1))], encoded.document_of_row)
         columns = np.stack([encoded.document_of_row for *_, encoded in found], axis=1)
         distinct, which = np.unique(columns, axis=0, return_inverse=True)
         parts = [Part(*part, place) for part, place in zip(found, distinct.T, strict=True)]
-        return cls(record, parts, which.reshape(-1))
+        return cls(metric, parts, which.reshape(-1))
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -248,31 +248,31 @@ def sample_of(n: int, checked: int) -> np.ndarray:
     return np.unique(np.linspace(0, n - 1, min(checked, n)).astype(np.int64))
 
 
-def compared(index: Index, record: Metric) -> list[tuple[Index, Documents]]:
+def compared(index: Index, metric: Metric) -> list[tuple[Index, Documents]]:
     """Return the indexes whose documents are compared one after another under a metric, each with its representation.
 
     They are the shards of a set that have rows which the metric can score, or the first shard if there is none. A set
     whose documents are joined is one index.
     """
-    wholes = [index] if index.is_joined(record) else index.shards()
-    found = [(shard, shard.representation(record)) for shard in wholes]
+    wholes = [index] if index.is_joined(metric) else index.shards()
+    found = [(shard, shard.representation(metric)) for shard in wholes]
     return [one for one in found if len(one[1].row_id)] or found[:1]
 
 
-def scorable_rows(index: Index, record: Metric) -> np.ndarray:
+def scorable_rows(index: Index, metric: Metric) -> np.ndarray:
     """Return the corpus rows that a metric can score, ascending: int64[n]."""
-    return np.sort(np.concatenate([part.row_id + shard.first_row for shard, part in compared(index, record)]))
+    return np.sort(np.concatenate([part.row_id + shard.first_row for shard, part in compared(index, metric)]))
 
 
 def encode_for(
-    shard: Index, record: Metric, representation: Documents, queries: Reports, settings: Mapping[str, Any]
+    shard: Index, metric: Metric, representation: Documents, queries: Reports, settings: Mapping[str, Any]
 ) -> Any:
     """Return the queries encoded for a shard.
 
     Queries that are all rows of this shard, with its sources, are taken from what the shard stores of these rows;
     others are encoded from their texts and sources.
     """
-    sources = [queries.attached[kind] for kind in record.representations if kind in queries.attached]
+    sources = [queries.attached[kind] for kind in metric.representations if kind in queries.attached]
     if queries.stored is not None and {queries.stored[0], *(s.stored_in for s in sources)} == {shard.checksum}:
         rows, document_of_row = queries.stored[1], representation.document_of_row
         if rows.max(initial=-1) < len(document_of_row) and (document_of_row[rows] >= 0).all():

@@ -61,8 +61,8 @@ class Excluded:
     `names` are those of `check_exclude`: the rules "self", "text" and "same", and columns that the index keeps.
     """
 
-    def __init__(self, index: Index, queries: Reports, record: Metric, names: Sequence[str]) -> None:
-        self._names, self._index, self._record = names, index, of_order(record)
+    def __init__(self, index: Index, queries: Reports, metric: Metric, names: Sequence[str]) -> None:
+        self._names, self._index, self._record = names, index, of_order(metric)
         self._values: dict[str, Any] = {}
         for name in names:
             if name == SELF:
@@ -204,14 +204,14 @@ class Excluded:
         return group[which.reshape(-1)], of_own[place.reshape(-1)], len(keys)
 
 
-def of_order(record: Metric) -> Metric:
-    """Return the record of a search without the metrics of its conditions.
+def of_order(metric: Metric) -> Metric:
+    """Return the metric of a search without its conditions.
 
     Only the metrics that rank reports decide which reports count as the same.
     """
-    if len(record.terms) == 1 and not record.is_weighted:
-        return next(iter(record.metrics.values()))
-    return replace(record, conditions=())
+    if len(metric.terms) == 1 and not metric.is_weighted:
+        return next(iter(metric.metrics.values()))
+    return replace(metric, conditions=())
 
 
 def _folded(shard: Index) -> pa.Array:

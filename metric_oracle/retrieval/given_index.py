@@ -73,10 +73,10 @@ def counted_of(
     if index is None:
         check_counted(None, metrics, idf)
         return None
-    records = [*metrics]
-    counting = [record for record in records if record.counts_corpus]
+    all_metrics = [*metrics]
+    counting = [metric for metric in all_metrics if metric.counts_corpus]
     corpus = corpus_of(index, [*counting, *([get_metric("bertscore")] if counts(idf) else [])], progress)
-    check_counted(corpus, records, idf)
+    check_counted(corpus, all_metrics, idf)
     return corpus
 
 

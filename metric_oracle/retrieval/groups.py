@@ -97,7 +97,7 @@ def _score_metric(
     references: Reports,
     candidates: Reports,
     sizes: tuple[np.ndarray, np.ndarray],
-    record: Metric,
+    metric: Metric,
     options: SearchOptions,
     is_own: bool,
     out: np.ndarray,
@@ -106,29 +106,29 @@ def _score_metric(
 
     The first rows of the index are the candidates. `is_own` says whether these are the references, too.
     """
-    places = places_of(references, record.representations[0])
+    places = places_of(references, metric.representations[0])
     is_complete = np.zeros(len(references.ids), bool) if places is None else places >= 0
     is_scorable = np.zeros(index.n_reports, bool)
-    is_scorable[scorable_rows(index, record)] = True
+    is_scorable[scorable_rows(index, metric)] = True
     is_scorable = is_scorable[: len(candidates.ids)]
-    _check_complete(record, [(references, is_complete), *([] if is_own else [(candidates, is_scorable)])])
+    _check_complete(metric, [(references, is_complete), *([] if is_own else [(candidates, is_scorable)])])
     # A blank report without a graph has no entity, and shares none: its scores stay 0.
     if not is_complete.any() or not is_scorable.any():
         return
-    complete, pairs = complete_pairs(index, references, record, options.settings)
+    complete, pairs = complete_pairs(index, references, metric, options.settings)
     assert pairs is not None
     query = np.full(len(references.ids), -1, np.int64)
     query[complete] = pairs.which
     document = documents_of_rows(pairs.row_ptr, pairs.row_id, index.n_reports)[: len(candidates.ids)]
-    _score_matrices(pairs, query, document, sizes, is_own and record.is_symmetric, options.threads or n_threads(), out)
+    _score_matrices(pairs, query, document, sizes, is_own and metric.is_symmetric, options.threads or n_threads(), out)
 
 
-def _check_complete(record: Metric, sides: list[tuple[Reports, np.ndarray]]) -> None:
+def _check_complete(metric: Metric, sides: list[tuple[Reports, np.ndarray]]) -> None:
     """Raise InputError unless every report has the source that the metric reads; a blank one needs no graph.
 
     `sides` has reports, and whether each of them has the source.
     """
-    kind = record.representations[0]
+    kind = metric.representations[0]
     empty = REPRESENTATIONS[kind].load_class().empty
     unusable = [
         reports.ids[place]
@@ -141,7 +141,7 @@ def _check_complete(record: Metric, sides: list[tuple[Reports, np.ndarray]]) -> 
         noun = "words" if source is None else source.noun
         raise InputError(
             "every report",
-            f"must have {noun} for metric {record.name!r}",
+            f"must have {noun} for metric {metric.name!r}",
             f"{len(unusable)} without ({shown(*unusable[:3])})",
             "Give them, or leave these reports out.",
         )
@@ -352,7 +352,7 @@ def pairwise(
     [array([[1.        , 0.66666667]]), array([[1.],
            [0.]])]
     """
-    record, options = get_metric(metric), options or DEFAULTS
+    metrics, options = [get_metric(metric)], options or DEFAULTS
     options.check_used(("idf", "rescale", "threads"), "scores of given reports")
     candidates = groups_of(groups, "groups")
     truth = candidates if references is None else groups_of(references, "references", candidates)
@@ -365,8 +365,8 @@ def pairwise(
             np.array([len(inputs.ids)]) if side.sizes is None else side.sizes
             for side, inputs in ((truth, truth_inputs), (candidates, written))
         )
-        counted = counted_of(index, [record], options.idf)
-        matrices = score_groups(truth_inputs, written, (n_references, n_candidates), record, options, counted)
+        counted = counted_of(index, metrics, options.idf)
+        matrices = score_groups(truth_inputs, written, (n_references, n_candidates), metrics[0], options, counted)
     if candidates.keys is None:
         return matrices[0]
     return dict(zip(candidates.keys, matrices, strict=True)) if candidates.is_keyed else matrices

@@ -23,9 +23,9 @@ def load_kernel(metric: Metric, backend: str) -> Kernel:
     return made(**metric.options)
 
 
-def arrays_of(record: Metric, representation: Any, encoded: Any) -> tuple[Any, Any]:
+def arrays_of(metric: Metric, representation: Any, encoded: Any) -> tuple[Any, Any]:
     """Return the arrays of a corpus and of encoded queries as the kernels of a metric take them: read-only."""
-    return read_only(representation.arrays(record, encoded)), read_only(encoded.arrays(record, encoded))
+    return read_only(representation.arrays(metric, encoded)), read_only(encoded.arrays(metric, encoded))
 
 
 def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:

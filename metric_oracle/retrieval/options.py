@@ -14,7 +14,7 @@ from metric_oracle.base.option_types import RESTRICTIONS
 from metric_oracle.metrics import REPRESENTATIONS
 
 # Options that change scores, each of the representations that name it.
-SETTINGS = tuple(dict.fromkeys(name for record in REPRESENTATIONS.values() for name in record.settings))
+SETTINGS = tuple(dict.fromkeys(name for representation in REPRESENTATIONS.values() for name in representation.settings))
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def score_rows(
     index: Index,
     queries: Reports,
     rows: Sequence[int] | np.ndarray,
-    metrics: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
     *,
     system: str,
     options: SearchOptions = DEFAULTS,
@@ -84,11 +84,11 @@ def score_rows(
             got,
             "Pass rows of this index.",
         )
-    records = _chosen(index, queries, metrics, pair_models)
-    pair_models = with_pair_models(records, pair_models)
-    single = list(dict.fromkeys(part for record in records for part in record.terms))
+    metrics = _chosen(index, queries, names, pair_models)
+    pair_models = with_pair_models(metrics, pair_models)
+    single = list(dict.fromkeys(part for metric in metrics for part in metric.terms))
     settings = options.settings
-    if not any(set(settings) <= set(record.settings) for record in records):
+    if not any(set(settings) <= set(metric.settings) for metric in metrics):
         check_left_out(settings, "without BERTScore among the metrics")
     scored: dict[str, _Scored] = {}
     used: dict[str, Any] = {}
@@ -105,14 +105,14 @@ def score_rows(
             used[kind] = {"encoder": pair_models[kind].signature}
             continue
         used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, scored)
-    for record in records:
-        if record.name not in scored:  # a sum
-            parts_of = {name: scored[name] for name in record.terms}
+    for metric in metrics:
+        if metric.name not in scored:  # a sum
+            parts_of = {name: scored[name] for name in metric.terms}
             is_known = np.all([part.is_known for part in parts_of.values()], axis=0)
             values = {name: part.scores for name, part in parts_of.items()}
-            total = composite(values.values(), record.terms.values(), record.intercept)
-            scored[record.name] = _Scored(is_known, total, values)
-    entries = {record.name: _signature(record, index, used) for record in records}
+            total = composite(values.values(), metric.terms.values(), metric.intercept)
+            scored[metric.name] = _Scored(is_known, total, values)
+    entries = {metric.name: _signature(metric, index, used) for metric in metrics}
     signature = {
         "kind": "scores",
         "system": system,
@@ -162,7 +162,7 @@ def with_judge(
 def _chosen(
     index: Index, queries: Reports, metrics: Sequence[str] | None, pair_models: Mapping[str, PairModel]
 ) -> list[Metric]:
-    """Return the records of the requested metrics, each once; by default of those for which all sources are there.
+    """Return the requested metrics, each once; by default of those for which all sources are there.
 
     Raise InputError if a name is unknown.
     """
@@ -191,7 +191,7 @@ def _score_kind(
     index: Index,
     queries: Reports,
     rows: np.ndarray,
-    records: list[Metric],
+    metrics: list[Metric],
     settings: dict[str, Any],
     scored: dict[str, _Scored],
 ) -> dict[str, Any]:
@@ -201,13 +201,13 @@ def _score_kind(
     see `Pairs.check`. Return the settings of the encoded queries, which the signature records.
     """
     anew = replace(queries, stored=None)  # encoded from texts and sources, also rows of the index
-    complete, pairs = complete_pairs(index, anew, records[0], settings)
+    complete, pairs = complete_pairs(index, anew, metrics[0], settings)
     n = len(rows)
-    lacks_query, lacks_document = np.ones(n, bool), ~np.isin(rows, scorable_rows(index, records[0]))
+    lacks_query, lacks_document = np.ones(n, bool), ~np.isin(rows, scorable_rows(index, metrics[0]))
     lacks_query[complete] = False
     is_pair = ~(lacks_query | lacks_document)
     is_known = is_pair.copy()
-    empty = REPRESENTATIONS[records[0].representation].load_class().empty
+    empty = REPRESENTATIONS[metrics[0].representation].load_class().empty
     if empty is not None:  # a blank report needs no entry in the source
         predictions = index.take("text", rows).to_pylist()
         for i in np.flatnonzero(~is_pair).tolist():
@@ -219,50 +219,50 @@ def _score_kind(
         of_query[complete] = pairs.which
         query, document, of_pair = pairs.distinct(of_query[is_pair], pairs.document_of_row[rows[is_pair]])
     parts: dict[str, np.ndarray] = {}  # precision, recall and F1 of BERTScore, whichever is the score
-    for record in records:
+    for metric in metrics:
         # A blank report without an entry has no entity, so F1 is 0 with every other, as in F1RadGraph and Yu et al.
-        blank, of_blank = (np.nan, {}) if empty is None else load_reference(record)(empty, empty)
+        blank, of_blank = (np.nan, {}) if empty is None else load_reference(metric)(empty, empty)
         values, components = np.empty(0), dict.fromkeys(of_blank, np.empty(0))
-        if record.kernel == "bertscore" and parts:
-            values, components = list(parts.values())[int(str(record.options["part"]))], parts
+        if metric.kernel == "bertscore" and parts:
+            values, components = list(parts.values())[int(str(metric.options["part"]))], parts
         elif pairs is not None and len(query):
-            of_record = replace(pairs, metric=record, known={})
-            values, components = of_record.score_with_components(query, document)
-            of_record.check([queries.ids[i] for i in complete.tolist()], query, document, values, components)
-            parts = components if record.kernel == "bertscore" else {}
-            if corpus_bleu.order_of(record.name):
-                items = [of_record.items(*pair) for pair in zip(query.tolist(), document.tolist(), strict=True)]
+            of_metric = replace(pairs, metric=metric, known={})
+            values, components = of_metric.score_with_components(query, document)
+            of_metric.check([queries.ids[i] for i in complete.tolist()], query, document, values, components)
+            parts = components if metric.kernel == "bertscore" else {}
+            if corpus_bleu.order_of(metric.name):
+                items = [of_metric.items(*pair) for pair in zip(query.tolist(), document.tolist(), strict=True)]
                 lengths = np.array([[len(side) for side in item] for item in items]).T
-                components = {**components, **corpus_bleu.counts_of(record.name, lengths, components)}
+                components = {**components, **corpus_bleu.counts_of(metric.name, lengths, components)}
         columns = [np.full(n, value) for value in (blank, *(of_blank.get(name, np.nan) for name in components))]
         for column, of_pairs in zip(columns, (values, *components.values()), strict=True):
             column[is_pair] = of_pairs[of_pair]
-        scored[record.name] = _Scored(is_known, columns[0], dict(zip(components, columns[1:], strict=True)))
+        scored[metric.name] = _Scored(is_known, columns[0], dict(zip(components, columns[1:], strict=True)))
     return {} if pairs is None else pairs.settings
 
 
 def complete_pairs(
-    index: Index, queries: Reports, record: Metric, settings: Mapping[str, Any]
+    index: Index, queries: Reports, metric: Metric, settings: Mapping[str, Any]
 ) -> tuple[np.ndarray, Pairs | None]:
     """Return the positions of the queries that have what a metric of no terms reads, int64[n], and the pairs of these.
 
     Without such a query, the second value is None. Raise InputError if the index does not hold the representation, or
     its model is another.
     """
-    kind = record.representations[0]
-    index.check_holds(record)
+    kind = metric.representations[0]
+    index.check_holds(metric)
     places = places_of(queries, kind)
     complete = np.arange(len(queries.ids)) if places is None else np.flatnonzero(places >= 0)
     if not len(complete):
         return complete, None
     complete_queries = queries if len(complete) == len(queries.ids) else queries.take(complete)
-    check_queries(complete_queries, record, index)
+    check_queries(complete_queries, metric, index)
     of_kind = {**settings, "wordless": True} if REPRESENTATIONS[kind].is_encoded else {}
-    return complete, Pairs.of(index, record, complete_queries, of_kind)
+    return complete, Pairs.of(index, metric, complete_queries, of_kind)
 
 
 def metric_entries(
-    index: Index, queries: Reports, records: Sequence[Metric], options: SearchOptions = DEFAULTS
+    index: Index, queries: Reports, metrics: Sequence[Metric], options: SearchOptions = DEFAULTS
 ) -> dict[str, dict[str, Any]]:
     """Return the signature entry of each metric by name, as `score_rows` records it, without scoring.
 
@@ -270,33 +270,33 @@ def metric_entries(
     that reads both reports of a pair. Of the options only `idf` and `rescale` are used.
     """
     used: dict[str, Any] = {}
-    for record in records:
-        for part in record.metrics.values():
+    for metric in metrics:
+        for part in metric.metrics.values():
             if part.representation not in used:
                 _, pairs = complete_pairs(index, queries, part, options.settings)
                 used[part.representation] = {} if pairs is None else pairs.settings
-    return {record.name: _signature(record, index, used) for record in records}
+    return {metric.name: _signature(metric, index, used) for metric in metrics}
 
 
-def _signature(record: Metric, index: Index, used: dict[str, Any]) -> dict[str, Any]:
+def _signature(metric: Metric, index: Index, used: dict[str, Any]) -> dict[str, Any]:
     """Return the signature entry of a metric: what reproduces its scores, whatever the system.
 
     `used` has, by representation, what `_score_kind` returned, or the signature of a model that reads pairs.
     """
-    content, settings = index.content["representations"], used.get(record.representation, {})
+    content, settings = index.content["representations"], used.get(metric.representation, {})
     made = {
         kind: {name: of_kind[name] for name in MADE if of_kind.get(name) is not None}
-        for kind in record.representations
+        for kind in metric.representations
         for of_kind in [content.get(kind, settings)]
     }
-    for kind in record.representations:
+    for kind in metric.representations:
         settings = settings | used.get(kind, {})
     return {
-        "options": record.recorded,
-        "source": record.citation,
-        "tool": record.tool,
-        "direction": record.direction,
+        "options": metric.recorded,
+        "source": metric.citation,
+        "tool": metric.tool,
+        "direction": metric.direction,
         "representation": made,
         **{name: settings[name] for name in SETTINGS if name in settings},
-        **counted_entry(record, settings.get("idf"), index.counted.fingerprint),
+        **counted_entry(metric, settings.get("idf"), index.counted.fingerprint),
     }

@@ -54,11 +54,11 @@ def members_of(part: str, n: int, what: str) -> tuple[int, int, list[int]]:
 
 
 def retrieve_part(
-    index: Index, queries: Reports, record: Metric, options: SearchOptions, progress: Advance | None = None
+    index: Index, queries: Reports, metric: Metric, options: SearchOptions, progress: Advance | None = None
 ) -> Results:
     """Search the shards of a set that ``options.part`` names; return what their part file holds, see the module."""
     number, n, shards = shards_of(str(options.part), index)
-    searched = search(index, queries, record, options, shards=shards, progress=progress)
+    searched = search(index, queries, metric, options, shards=shards, progress=progress)
     tables = [layout(queries.ids, searched.best, np.zeros(searched.best.rows.shape, bool), searched.exact)]
     if searched.best.reserve is not None:
         # Only queries without a match in these shards may need the fall-back report.

@@ -37,7 +37,7 @@ class Plan:
     """A checked search, or checked scores without one, of any queries. Made by `plan` and `plan_scores`."""
 
     index: Index  # the opened index
-    metric: Metric  # the record of the metric; for a composite, it contains the weights of its file
+    metric: Metric  # for a composite, it contains the weights of its file
     options: SearchOptions  # the options; backend "auto" is replaced by the backend that it means
     runner: Any = None  # searches the shards of a set in other processes; None for this process
 
@@ -91,13 +91,13 @@ def plan(
     if runner is not None:
         step = f"Leave {option('part')} or {option('runner')} out."
         check_left_out({"part": options.part}, "with a runner", step, got="both")
-    record, options = asked(metric, options)
-    backend = check_backend(options.backend, record)
+    metric, options = asked(metric, options)
+    backend = check_backend(options.backend, metric)
     if backend == "reference":
         check_left_out({"where": options.where or None}, 'with backend "reference"')
-    opened = _checked(index, record, options, progress)
-    k, n_rows = options.k, n_scorable(opened, record)
-    check_in_range("k", k, ge=1, le=n_rows, note=f" (reports that {record.name} can score)")
+    opened = _checked(index, metric, options, progress)
+    k, n_rows = options.k, n_scorable(opened, metric)
+    check_in_range("k", k, ge=1, le=n_rows, note=f" (reports that {metric.name} can score)")
     if options.part is not None:
         shards_of(options.part, opened)
     if not isinstance(opened, ShardSet):
@@ -108,14 +108,14 @@ def plan(
             got=str(opened.folder),
         )
     ignored = {name: getattr(options, name) for name in ("threads", "max_memory")}
-    if any(ignored.values()) and backend != "reference" and load_kernel(record, backend).capabilities.batched:
-        check_left_out(ignored, f"for {record.name} on backend {backend!r}, which takes all queries at once")
+    if any(ignored.values()) and backend != "reference" and load_kernel(metric, backend).capabilities.batched:
+        check_left_out(ignored, f"for {metric.name} on backend {backend!r}, which takes all queries at once")
     exclude = check_exclude(options.exclude, opened) if options.exclude else ()
-    return Plan(opened, record, replace(options, k=int(k), backend=backend, exclude=exclude), runner)
+    return Plan(opened, metric, replace(options, k=int(k), backend=backend, exclude=exclude), runner)
 
 
 def asked(metric: str | Metric, options: SearchOptions) -> tuple[Metric, SearchOptions]:
-    """Return the record of the metric of a search, with its sum and its conditions; and the options, these checked.
+    """Return the metric of a search, with its sum and its conditions; and the options, these checked.
 
     Raise InputError if the metric, the conditions or the weights file are wrong.
     """
@@ -125,7 +125,7 @@ def asked(metric: str | Metric, options: SearchOptions) -> tuple[Metric, SearchO
     if not options.where and len(ordered) == 1:
         return ordered[0], options
     conditions = parsed(options.where)
-    record = conditioned(ordered, conditions)
+    metric = conditioned(ordered, conditions)
     if options.backend == "cuda":
         raise InputError(
             "backend",
@@ -133,7 +133,7 @@ def asked(metric: str | Metric, options: SearchOptions) -> tuple[Metric, SearchO
             "'cuda'",
             "Leave it out.",
         )
-    return record, replace(options, where=tuple(map(str, conditions)))
+    return metric, replace(options, where=tuple(map(str, conditions)))
 
 
 def plan_scores(
@@ -144,16 +144,16 @@ def plan_scores(
     Sums and weights files are not allowed; of the options only `text`, `threads` and those that change scores are.
     """
     options.check_used(("text", "threads", *options.settings), "scores without a search")
-    record = get_metric(metric)
-    check_searched(record)
-    return Plan(_checked(index, record, options, progress), record, options)
+    metric = get_metric(metric)
+    check_searched(metric)
+    return Plan(_checked(index, metric, options, progress), metric, options)
 
 
-def _checked(index: AnyIndex, record: Metric, options: SearchOptions, progress: Progress | None) -> Index:
+def _checked(index: AnyIndex, metric: Metric, options: SearchOptions, progress: Progress | None) -> Index:
     """Return the opened index; raise InputError if the metric does not have an option, or the index not its data."""
-    check_left_out(options.settings, f"for metric {record.name!r}", allowed=record.settings)
-    opened = corpus_of(index, [record], progress, exclude=options.exclude)
-    opened.check_holds(record)
+    check_left_out(options.settings, f"for metric {metric.name!r}", allowed=metric.settings)
+    opened = corpus_of(index, [metric], progress, exclude=options.exclude)
+    opened.check_holds(metric)
     return opened
 
 

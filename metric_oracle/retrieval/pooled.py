@@ -255,10 +255,10 @@ _OF_LISTS = pa.schema([("list", pa.string()), *((name, pa.float64()) for name in
 
 
 def _percent_of(name: str) -> Format:
-    """Return the function that prints the field `name` of a record, a share, in percent."""
+    """Return the function that prints the field `name` of a row, a share, in percent."""
 
-    def cell(record: Record) -> str:
-        return number(record[name], ".1f", scale=100)
+    def cell(row: Record) -> str:
+        return number(row[name], ".1f", scale=100)
 
     return cell
 
@@ -273,6 +273,6 @@ _LISTS: dict[str, Format] = {
 }
 
 
-def _named(record: Record) -> str:
+def _named(row: Record) -> str:
     """Return the name of a row of the curve."""
-    return f"best of {record['n']:,} random" if record["drawn"] else f"first {record['n']:,}"
+    return f"best of {row['n']:,} random" if row["drawn"] else f"first {row['n']:,}"

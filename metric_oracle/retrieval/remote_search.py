@@ -41,11 +41,11 @@ def search_one(
     `shared` has the queries, these encoded or None, the metric and the options. `folder` and `fingerprint` are those of
     the set. Rows that score worse than `limit`, float64[Q] or None, may be left out.
     """
-    queries, encoded, record, options = shared
+    queries, encoded, metric, options = shared
     searched = search(
         opened_set(folder, fingerprint),
         queries,
-        record,
+        metric,
         options,
         shards=[shard],
         limit=limit,
@@ -74,17 +74,17 @@ def opened_set(folder: str, fingerprint: str) -> Index:
 def retrieve_remote(
     index: Index,
     queries: Reports,
-    record: Metric,
+    metric: Metric,
     options: SearchOptions,
     runner: Cluster,
     progress: Advance | None = None,
 ) -> Results:
     """Search a shard set, each shard in a worker with `options.threads` threads, by default one."""
     k = options.k
-    first = next(part for part in (s.representation(record) for s in index.shards()) if len(part.row_id))
+    first = next(part for part in (s.representation(metric) for s in index.shards()) if len(part.row_id))
     encoded = first.encode(queries, **options.settings)  # models run once for all shards
     # Only what a model made of the queries is sent; the workers encode the rest themselves.
-    made: Documents | None = encoded if record.needs_encoder else None
+    made: Documents | None = encoded if metric.needs_encoder else None
     if isinstance(made, CombinedDocuments):
         parts: dict[str, Any] = {
             name: part if REPRESENTATIONS[name].is_encoded else None for name, part in made.parts.items()
@@ -95,9 +95,9 @@ def retrieve_remote(
     sent = replace(queries, attached=attached, opened_encoder=None)
     # Kernels that process all queries at once do not use `threads`.
     backend = options.backend
-    is_batched = backend != "reference" and load_kernel(record, backend).capabilities.batched
+    is_batched = backend != "reference" and load_kernel(metric, backend).capabilities.batched
     of_worker = replace(options, threads=None if is_batched else options.threads or 1)
-    shared = sent, made, record, of_worker
+    shared = sent, made, metric, of_worker
     best: BestRows | None = None
     limit: np.ndarray | None = None
     exact, reported = True, 0
@@ -116,8 +116,8 @@ def retrieve_remote(
         if not part.rows.shape[1]:
             return
         exact, stages[task.name] = is_exact, of_part
-        best = part if best is None else merge_best([best, part], k, record.sign)
-        limit = limit_of(best, k, limit, record.sign)
+        best = part if best is None else merge_best([best, part], k, metric.sign)
+        limit = limit_of(best, k, limit, metric.sign)
 
     def look(finished: int, beats: dict[str, Beat]) -> None:
         """Report the progress of the workers."""
@@ -130,5 +130,5 @@ def retrieve_remote(
     target = "metric_oracle.retrieval.remote_search:search_one"
     run_tasks(runner, target, shared, tasks(), take=take, look=look)
     in_order = [stages[name] for name in sorted(stages)]
-    searched: SearchedShards = searched_of(index, queries, record, options, best, exact, encoded, in_order)
+    searched: SearchedShards = searched_of(index, queries, metric, options, best, exact, encoded, in_order)
     return searched.results(queries.ids)

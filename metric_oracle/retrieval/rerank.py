@@ -337,9 +337,9 @@ def _signature(index: Index, queries: Reports, judge: Judge, described: Mapping[
     """Return the signature of a reranking, with the entry `described` for the pool: what is needed to reproduce it."""
     entry: dict[str, Any] = {"options": {}, "source": f"the judge {judge.name}", "tool": "", "representation": {}}
     if judge.name in METRICS:
-        record = METRICS[judge.name]
-        entry = {"options": record.recorded, "source": record.citation, "tool": record.tool}
-        entry["representation"] = {record.representation: {"encoder": judge.signature}}
+        metric = METRICS[judge.name]
+        entry = {"options": metric.recorded, "source": metric.citation, "tool": metric.tool}
+        entry["representation"] = {metric.representation: {"encoder": judge.signature}}
     return {
         "metric": judge.name,
         **entry,

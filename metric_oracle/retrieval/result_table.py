@@ -56,11 +56,11 @@ def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) ->
         fallback[q, 0] = True
 
 
-def fallback_row(index: Index, record: Metric) -> int:
+def fallback_row(index: Index, metric: Metric) -> int:
     """Return the corpus row of the fall-back report, the most frequent one that the metric can score."""
     known: dict[str, int] = index.content.get("most_frequent", {})  # of a set
-    kind = record.representation
-    return known[kind] if kind in known else most_frequent_row(index, scorable_rows(index, record))
+    kind = metric.representation
+    return known[kind] if kind in known else most_frequent_row(index, scorable_rows(index, metric))
 
 
 def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
@@ -72,11 +72,11 @@ def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
     return most_frequent([(shard, shard.first_row, rows[a:b] - shard.first_row) for shard, (a, b) in bounds])
 
 
-def n_scorable(index: Index, record: Metric) -> int:
+def n_scorable(index: Index, metric: Metric) -> int:
     """Return the number of corpus rows that a metric can score."""
-    if len(record.representations) > 1:
-        return len(scorable_rows(index, record))
-    return index.content["representations"][record.representations[0]]["rows"]
+    if len(metric.representations) > 1:
+        return len(scorable_rows(index, metric))
+    return index.content["representations"][metric.representations[0]]["rows"]
 
 
 def with_strings(best: BestRows, index: Index, text: bool) -> BestRows:

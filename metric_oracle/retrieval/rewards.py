@@ -224,7 +224,7 @@ class Scorer:
     pair_model: PairModel | None  # model that reads reference and candidate together; None for most metrics
 
     @classmethod
-    def open(cls, metric: str, index: AnyIndex | None, sources: Mapping[str, Any] | None) -> "Scorer":
+    def open(cls, name: str, index: AnyIndex | None, sources: Mapping[str, Any] | None) -> "Scorer":
         """Return the scorer of a metric, with its models opened; the arguments are those of `reward`.
 
         Raise InputError if the metric is refused, or lacks a model, an encoder or a corpus.
@@ -232,22 +232,22 @@ class Scorer:
         given = dict(sources or {})
         check_options(given, (*ARGUMENTS, *MODELS, "encoder"))
         encoder = given.get("encoder")
-        record = get_metric(metric)
-        check_alone("metric", record, DEFAULTS.idf, "rewards")
-        counted = counted_of(index, [record], None)
+        metric = get_metric(name)
+        check_alone("metric", metric, DEFAULTS.idf, "rewards")
+        counted = counted_of(index, [metric], None)
         models = {
-            source.argument: _model_of(source, given, record)
-            for source in (source_of(kind) for kind in record.representations if REPRESENTATIONS[kind].is_attached)
+            source.argument: _model_of(source, given, metric)
+            for source in (source_of(kind) for kind in metric.representations if REPRESENTATIONS[kind].is_attached)
         }
         opened_encoder: OpenedEncoder | None = None
-        if record.needs_encoder:
+        if metric.needs_encoder:
             if encoder is None:
-                rule = f"must be given for metric {record.name!r}"
+                rule = f"must be given for metric {metric.name!r}"
                 raise InputError("encoder", rule, "None", "Add a name or a folder.")
             opened_encoder = load_encoder(encoder, **given_of(given, ("device",)))
-        kept = {name: _Remembered(model) for name, model in models.items()}
-        pair_model = with_pair_models([record], {})[record.representation] if reads_pairs(record) else None
-        return cls(record, models, kept, given_of(given, ("uncertain",)), opened_encoder, counted, pair_model)
+        kept = {argument: _Remembered(model) for argument, model in models.items()}
+        pair_model = with_pair_models([metric], {})[metric.representation] if reads_pairs(metric) else None
+        return cls(metric, models, kept, given_of(given, ("uncertain",)), opened_encoder, counted, pair_model)
 
     def scores(self, candidates: list[str], references: list[str] | None, sizes: np.ndarray) -> np.ndarray:
         """Return the rewards of all pairs within each group, as one array: group after group, each row by row.
@@ -360,7 +360,7 @@ def _key_of(value: Any, name: str) -> Any:
     )
 
 
-def _model_of(source: Source, sources: Mapping[str, Any], record: Metric) -> Callable[[list[str]], Any]:
+def _model_of(source: Source, sources: Mapping[str, Any], metric: Metric) -> Callable[[list[str]], Any]:
     """Return a function from texts to a source's values: that of the user in `sources`, or one that runs a model.
 
     Raise InputError if there is neither.
@@ -375,7 +375,7 @@ def _model_of(source: Source, sources: Mapping[str, Any], record: Metric) -> Cal
             model = maker.open(value, sources)
             return lambda texts: source.answer(maker.run(model, texts))
     if not callable(value):
-        rule = f"must be a model or a function of texts for metric {record.name!r}"
+        rule = f"must be a model or a function of texts for metric {metric.name!r}"
         step = f"Pass its file, or what returns {source.record.plural} of a list of texts."
         raise InputError(source.argument, rule, type(value).__name__, step)
     return value

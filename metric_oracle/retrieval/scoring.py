@@ -183,7 +183,7 @@ def _tell_of_cuts(scores: Scores, sides: Sides) -> None:
     """Tell how many reports were longer than what a model reads."""
     if sides.listener is None:
         return
-    n_cut = max(record.get("truncated_queries", 0) for record in scores.signature["metrics"].values())
+    n_cut = max(entry.get("truncated_queries", 0) for entry in scores.signature["metrics"].values())
     if n_cut:
         sides.tell(f"cut off at the encoder's longest input: {n_cut:,} references")
     noted = scores.signature.get("noted", {}).values()

@@ -55,7 +55,7 @@ class SearchedShards(NamedTuple):
 def search(
     index: Index,
     queries: Reports,
-    record: Metric,
+    metric: Metric,
     options: SearchOptions,
     *,
     progress: Advance | None = None,
@@ -72,24 +72,24 @@ def search(
     then with numbers of queries that were answered.
     """
     k = options.k
-    reserve = cache(partial(fallback_row, index, record)) if record.fallback and not options.is_restricted else None
-    excluded = Excluded(index, queries, record, options.exclude)
+    reserve = cache(partial(fallback_row, index, metric)) if metric.fallback and not options.is_restricted else None
+    excluded = Excluded(index, queries, metric, options.exclude)
     if options.min_score is not None:
         least = np.full(len(queries.ids), options.min_score)
-        limit = least if limit is None else most_demanding(limit, least, record.sign)
+        limit = least if limit is None else most_demanding(limit, least, metric.sign)
     # Rules of exclusion read what only the shards have.
-    is_whole = shards is None and not options.exclude and index.is_joined(record)
+    is_whole = shards is None and not options.exclude and index.is_joined(metric)
     n_parts = 1 if is_whole else index.n_shards
     tell = None if progress is None else _shared(progress, n_parts if shards is None else len(shards))
     best, exact, of_shard = None, True, None
     stages: list[tuple[int, dict[str, Any]]] = []
     for shard in [index] if is_whole else index.shards(shards):
-        representation = shard.representation(record)
+        representation = shard.representation(metric)
         if not len(representation.row_id):
             continue
         # What a model makes of the queries, and what else no shard changes, is made once.
         if encoded is None:
-            encoded = of_shard = encode_for(shard, record, representation, queries, options.settings)
+            encoded = of_shard = encode_for(shard, metric, representation, queries, options.settings)
             if progress is not None:
                 progress(0)  # encoded, none answered
         else:
@@ -97,7 +97,7 @@ def search(
         n = int(of_shard.document_of_row.max()) + 1 if len(of_shard.document_of_row) else 0
         part, of_part, exact = search_shard(
             queries.ids,
-            Pairs(record, [Part(shard, representation, of_shard, np.arange(n))], of_shard.document_of_row),
+            Pairs(metric, [Part(shard, representation, of_shard, np.arange(n))], of_shard.document_of_row),
             options,
             excluded.of(shard, representation, of_shard.document_of_row),
             reserve=reserve,
@@ -105,18 +105,18 @@ def search(
             limit=limit,
             checked=-(-CHECKED // n_parts),
         )
-        best = part if best is None else merge_best([best, part], k, record.sign)
-        limit = limit_of(best, k, limit, record.sign)
+        best = part if best is None else merge_best([best, part], k, metric.sign)
+        limit = limit_of(best, k, limit, metric.sign)
         stages.append((len(representation.row_ptr) - 1, of_part))
     if best is not None:
         best = with_strings(best, index, options.text)
-    return searched_of(index, queries, record, options, best, exact, of_shard, stages)
+    return searched_of(index, queries, metric, options, best, exact, of_shard, stages)
 
 
 def searched_of(
     index: Index,
     queries: Reports,
-    record: Metric,
+    metric: Metric,
     options: SearchOptions,
     best: BestRows | None,
     exact: bool,
@@ -128,7 +128,7 @@ def searched_of(
     `stages` are those of `joined_stages`.
     """
     entries = {
-        **signature(index, queries, record, options.backend, options.k),
+        **signature(index, queries, metric, options.backend, options.k),
         **({} if encoded is None else encoded.settings),
         "references": digest(queries),
         **joined_stages(stages),
@@ -176,14 +176,14 @@ def search_shard(
     for messages. `lists` has the rows that each list excludes. `reserve` returns the corpus row of the fall-back
     report; it is None if the search has none. The plain scorer scores `checked` listed pairs again.
     """
-    record, ((shard, representation, encoded, place),) = pairs.metric, pairs.parts
+    metric, ((shard, representation, encoded, place),) = pairs.metric, pairs.parts
     row_id, backend, n = representation.row_id, options.backend, len(place)
     k = min(options.k, len(row_id))
     n_lists = len(lists.query)
-    worst = -record.sign * np.inf
+    worst = -metric.sign * np.inf
     limits = np.full(n, worst if limit is None else -worst)
     if limit is not None:  # of queries that are the same for this shard the least demanding
-        (np.minimum if record.sign > 0 else np.maximum).at(limits, encoded.document_of_row, limit)
+        (np.minimum if metric.sign > 0 else np.maximum).at(limits, encoded.document_of_row, limit)
     shape = n_lists, k
     answers = Answers(np.full(shape, -1, np.int64), np.zeros(shape), np.zeros(shape, np.int64), limits)
     rounds = [
@@ -194,9 +194,9 @@ def search_shard(
         for (begin, of_round), end in zip(lists.rounds(n), lists.ends, strict=True)
     ]
     if backend == "reference":
-        kernel: Kernel = _Reference(record, representation, encoded)
+        kernel: Kernel = _Reference(metric, representation, encoded)
     else:
-        kernel = load_kernel(record, backend)
+        kernel = load_kernel(metric, backend)
     ((corpus, batch),) = pairs.arrays
     sample = sample_of(n_lists * k, checked).tolist()
     listed_rows = answers.rows.ravel()
@@ -227,7 +227,7 @@ def search_shard(
     if not kernel.capabilities.signed:
         fill_zeros(answers, row_id, lists)
     if options.min_score is not None:
-        sign = record.sign
+        sign = metric.sign
         answers.rows[sign * answers.scores < sign * options.min_score] = -1
     answers.scores[answers.rows < 0] = worst
     answers.ties[answers.rows < 0] = 0
@@ -300,15 +300,15 @@ def joined_stages(stages: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any
     return joined
 
 
-def signature(index: Index, queries: Reports, record: Metric, backend: str, k: int) -> dict[str, Any]:
+def signature(index: Index, queries: Reports, metric: Metric, backend: str, k: int) -> dict[str, Any]:
     """Return the signature of a search: a dict of everything that is needed to reproduce its results."""
     return {
-        "metric": record.name,
-        "options": record.recorded,
-        "source": record.citation,
-        "tool": record.tool,
-        "direction": record.direction,
-        "representation": {kind: index.content["representations"][kind] for kind in record.representations},
+        "metric": metric.name,
+        "options": metric.recorded,
+        "source": metric.citation,
+        "tool": metric.tool,
+        "direction": metric.direction,
+        "representation": {kind: index.content["representations"][kind] for kind in metric.representations},
         "index": index.fingerprint,
         **section_entry(index, queries),
         "backend": backend,
@@ -409,9 +409,9 @@ class _Reference(Kernel):
 
     capabilities = Capabilities(bound=False, signed=True)
 
-    def __init__(self, record: Metric, representation: Documents, encoded: Documents) -> None:
-        self._score, self._kernel = load_reference(record), load_kernel(record, "cpu")
-        self._sign = record.sign
+    def __init__(self, metric: Metric, representation: Documents, encoded: Documents) -> None:
+        self._score, self._kernel = load_reference(metric), load_kernel(metric, "cpu")
+        self._sign = metric.sign
         self._representation, self._encoded = representation, encoded
 
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:

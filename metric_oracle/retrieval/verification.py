@@ -77,7 +77,7 @@ def _verify(
             "Pass the index that they were made with.",
         )
     check_section(queries, index)
-    record = recorded_metric(signature)
+    metric = recorded_metric(signature)
     k = check_in_range("k in the signature", signature.get("k"), ge=1, step="Retrieve again.")
     kind = signature.get("baseline")
     if kind is not None:
@@ -89,11 +89,11 @@ def _verify(
     columns = {name: results.table[name].to_pylist() for name in results.table.column_names if name != "text"}
     restrictions = {name: signature[name] for name in RESTRICTIONS if name in signature}
     _check_ids(columns["query_id"], queries, signature, bool(restrictions))
-    index.check_holds(record)
-    check_queries(queries, record, index)
+    index.check_holds(metric)
+    check_queries(queries, metric, index)
 
-    settings = {name: signature[_SETTINGS[name]] for name in record.settings if _SETTINGS[name] in signature}
-    pairs = Pairs.of(index, record, replace(queries, stored=None), settings)  # encoded anew, also rows of the index
+    settings = {name: signature[_SETTINGS[name]] for name in metric.settings if _SETTINGS[name] in signature}
+    pairs = Pairs.of(index, metric, replace(queries, stored=None), settings)  # encoded anew, also rows of the index
     _check_states(signature, pairs.settings)
     chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[: 0 if kind else sample])
     asked = np.unique(pairs.which[chosen]).tolist()
@@ -101,7 +101,7 @@ def _verify(
 
     total = len(columns["row"]) + brute_force.n_pairs(pairs, asked)
     tell = counter(progress, "pairs", total)
-    check = _Check(index, record, pairs, queries, results, columns, kind, k, restrictions, vectors)
+    check = _Check(index, metric, pairs, queries, results, columns, kind, k, restrictions, vectors)
     check.lines(tell)
     check.names()
     check.lists()
@@ -116,7 +116,7 @@ def columns_of(results: Results) -> list[str]:
 
 
 def recorded_metric(signature: Mapping[str, Any]) -> Metric:
-    """Return the record of the metric that a signature names: a metric, a composite, a sum, or one under conditions.
+    """Return the metric that a signature names: a metric, a composite, a sum, or one under conditions.
 
     Raise InputError if the signature is damaged.
     """

@@ -17,7 +17,7 @@ FORMAT, VERSION = "metric-oracle composite", 1
 
 
 def weighed(metric: str | Metric, weights: str | Path | None) -> Metric:
-    """Return the record of a metric, or that of the composite in the file `weights` if that is not None.
+    """Return a metric, or the composite in the file `weights` if that is not None.
 
     Raise InputError for a file with a metric other than the name of composites.
     """
@@ -30,7 +30,7 @@ def weighed(metric: str | Metric, weights: str | Path | None) -> Metric:
 
 
 def read_weights(path: str | Path) -> Metric:
-    """Return the record of the composite in a weights file, which it names by its hash.
+    """Return the composite in a weights file, which it names by its hash.
 
     The file is JSON with ``format``, ``version``, ``name``, ``direction`` "lower", ``terms`` (metric -> ``mean``,
     ``scale``, ``weight``) and ``intercept``. Other entries, such as the statistics of the fit, are for people and are
@@ -71,9 +71,9 @@ def read_weights(path: str | Path) -> Metric:
 
 
 def record_of(content: Any, citation: str, tool: str = "") -> Metric:
-    """Return the record of a composite from the terms and the intercept in `content`, of a weights file or a signature.
+    """Return a composite from the terms and the intercept in `content`, of a weights file or a signature.
 
-    `citation` and `tool` are fields of the record. Raise InputError if they are no numbers, or terms that a composite
+    `citation` and `tool` are fields of the metric. Raise InputError if they are no numbers, or terms that a composite
     cannot have.
     """
     terms: dict[str, tuple[float, float, float]] = {}
@@ -99,7 +99,7 @@ def _number(value: Any) -> float:
 
 
 def metric_of(signature: Mapping[str, Any]) -> str | Metric:
-    """Return the metric that a signature names: its name, or its record if it is a composite of a weights file."""
+    """Return the metric that a signature names: its name, or the metric if it is a composite of a weights file."""
     name = str(signature.get("metric"))
     if name != COMPOSITE:
         return name

@@ -17,7 +17,7 @@ from metric_oracle.sources.contract import Attachment, Source, check_unicode, ig
 from metric_oracle.sources.token_states import OpenedEncoder
 
 # Arguments of the public functions that give sources.
-ARGUMENTS = tuple(name for record in ATTACHED for name in record.arguments)
+ARGUMENTS = tuple(name for source in ATTACHED for name in source.arguments)
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Model:
 
 def can_make(reports: Reports, kind: str) -> bool:
     """Return whether the representation `kind` can be made from these reports and their sources."""
-    record = REPRESENTATIONS[kind]
+    representation = REPRESENTATIONS[kind]
     made = kind in reports.attached or any(kind in model.kinds for model in reports.models)
-    return record.is_of_texts or made or (record.is_encoded and reports.opened_encoder is not None)
+    return representation.is_of_texts or made or (representation.is_encoded and reports.opened_encoder is not None)
 
 
 def piece_of(reports: Reports, *, is_first: bool = True) -> Reports:
@@ -122,7 +122,7 @@ def attach_sources(
 
 def attached_sources() -> list[Source]:
     """Return the sources whose values are joined to reports, in the registry's order."""
-    return [source_of(record.name) for record in ATTACHED]
+    return [source_of(source.name) for source in ATTACHED]
 
 
 def is_model(argument: str, file_or_model: Any) -> bool:

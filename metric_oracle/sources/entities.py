@@ -167,7 +167,7 @@ class EntitySource(Source):
 
     def answer(self, output: Any) -> Any:
         """Return the types and vectors of the entities of each text, as a table without ids."""
-        return output.records()
+        return output.by_position()
 
     def restore(
         self, representation: Any, document_of_row: np.ndarray, manifest_entry: Mapping[str, Any], index: Any

@@ -70,8 +70,8 @@ def _is_table(data: Any) -> bool:
     """Return whether labels in memory have the names of their columns."""
     if isinstance(data, Mapping):
         return set(LABELS) <= data.keys() or any(isinstance(value, Mapping) for value in data.values())
-    records = isinstance(data, list | tuple) and any(isinstance(record, Mapping) for record in data)
-    return records or hasattr(data, "columns")
+    are_rows = isinstance(data, list | tuple) and any(isinstance(row, Mapping) for row in data)
+    return are_rows or hasattr(data, "columns")
 
 
 def as_label_table(file_or_data: Any, plural: str = "labels") -> LabelTable:

@@ -75,7 +75,7 @@ def real(iu_xray):
 
 def entities_of(found):
     """Return words and type in capitals of each text's entities."""
-    made = found.records().values()
+    made = found.by_position().values()
     return [[[w, k.upper()] for w, k in zip(one["entities"], one["types"], strict=True)] for one in made]
 
 
