@@ -18,6 +18,7 @@ nox.options.default_venv_backend = "virtualenv"  # its pip knows dependency grou
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
 PYTHON = Path(".nox/environment/bin/python").absolute()
 WORKERS = ("-n", "auto", "--dist", "loadfile")
+FOLDERS = ("tests", "benchmarks/tests")
 
 
 def run(session: nox.Session, *command: str, **variables: str) -> None:
@@ -93,8 +94,8 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"])
 def tests(session: nox.Session) -> None:
-    """Run all tests, or those given after `--`."""
-    run(session, "pytest", *(session.posargs or WORKERS))
+    """Run all tests, of the package and of the benchmark harness, or those given after `--`."""
+    run(session, "pytest", *(session.posargs or (*WORKERS, *FOLDERS)))
 
 
 @nox.session(venv_backend="none", requires=["environment"])
@@ -102,11 +103,11 @@ def coverage(session: nox.Session) -> None:
     """Show which lines of the package no test ran.
 
     The README's tests, run as root, leave their data; without it all tests run here, 40 % slower than else. What they
-    lack are the encoders, which need PyTorch.
+    lack are the encoders, which need PyTorch, and the benchmark harness.
     """
     data = Path(".coverage-readme")
-    chosen = ["tests/encoders"] if data.exists() else []
-    run(session, "pytest", *WORKERS, "--cov", "--cov-report=", *chosen)
+    folders = ("tests/encoders", "benchmarks/tests") if data.exists() else FOLDERS
+    run(session, "pytest", *WORKERS, "--cov", "--cov-report=", *folders)
     if data.exists():
         run(session, "coverage", "combine", "--append", "--keep", str(data))
     run(session, "coverage", "report")
