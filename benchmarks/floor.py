@@ -23,7 +23,7 @@ from metric_oracle.kernels.bleu.score import bleu
 from metric_oracle.kernels.radgraph.score import mean_f1
 from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.pool import n_threads
+from metric_oracle.retrieval.thread_pool import n_threads
 
 PRODUCT = 4096  # rows and columns of the product that is timed: 137 billion operations
 COPY = 1 << 29  # bytes, far more than caches hold

@@ -21,7 +21,7 @@ import metric_oracle as mo
 from benchmarks import machine
 from metric_oracle.bench.timing import repeated, spread
 from metric_oracle.corpora.reports import Reports, read_reports
-from metric_oracle.retrieval.pool import n_threads
+from metric_oracle.retrieval.thread_pool import n_threads
 from metric_oracle.synthetic.corpus import write_synthetic
 
 SEED = 0

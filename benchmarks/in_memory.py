@@ -28,7 +28,7 @@ from benchmarks.machine import Row
 from metric_oracle.bench.timing import spread
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
-from metric_oracle.retrieval.pool import n_threads
+from metric_oracle.retrieval.thread_pool import n_threads
 from metric_oracle.synthetic.corpus import write_synthetic
 
 SEED, REPORTS, TESTS = 0, 20_000, 200

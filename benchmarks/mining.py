@@ -21,7 +21,7 @@ from pyarrow import parquet
 import metric_oracle as mo
 from benchmarks import machine
 from metric_oracle.bench.timing import peak, repeated, spread
-from metric_oracle.retrieval.pool import n_threads
+from metric_oracle.retrieval.thread_pool import n_threads
 from metric_oracle.synthetic.corpus import write_synthetic
 
 SEED = 0

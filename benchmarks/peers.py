@@ -18,7 +18,7 @@ from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import intrinsic
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.kernels import load_reference
-from metric_oracle.retrieval.pool import n_threads
+from metric_oracle.retrieval.thread_pool import n_threads
 
 Reports = list[tuple[str, dict[str, Any]]]  # text, RadGraph annotation
 Score = Callable[[], np.ndarray]  # float64[references, candidates]

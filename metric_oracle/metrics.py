@@ -146,13 +146,14 @@ def check_searched(metric: Metric) -> None:
     """Raise InputError for a metric without an exact search."""
     if not metric.is_searched:
         # Reranking needs a model that counts errors, whose checkpoint the user gives.
-        given = metric.reads.source
-        pool = f", or {as_called('rerank')} for the best of a pool" if given is not None and given.arguments else ""
+        source = metric.reads.source
+        is_reranked = source is not None and source.arguments
+        other = f", or {as_called('rerank')} for the best of a pool" if is_reranked else ""
         raise InputError(
             "metric",
             "must be one with an exact search",
             f"{metric.name!r}, whose model reads reference and candidate at once",
-            f"Use {as_called('score')}{pool}.",
+            f"Use {as_called('score')}{other}.",
         )
 
 

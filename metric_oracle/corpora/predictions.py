@@ -211,9 +211,9 @@ def _text_of_chosen_image(
         images_of.setdefault(study, []).append(image)
     chosen = {}
     for study, images in images_of.items():
-        pool = sorted({image for image in images if view_of[image] in _FRONTAL} or set(images))
+        candidates = sorted({image for image in images if view_of[image] in _FRONTAL} or set(images))
         # A seed for each study, so that its choice does not depend on other predictions.
-        chosen[study] = text_of[random.Random(f"{seed} {study}").choice(pool)]
+        chosen[study] = text_of[random.Random(f"{seed} {study}").choice(candidates)]
     return chosen
 
 

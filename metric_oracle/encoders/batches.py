@@ -53,11 +53,11 @@ def one_thread_each(device: str) -> Iterator[RunAll]:
         torch.set_num_threads(1)
 
     let_interrupts_end_waits()
-    with ThreadPoolExecutor(n_threads, "encoder", begin) as pool:
+    with ThreadPoolExecutor(n_threads, "encoder", begin) as executor:
         try:
-            yield pool.map
+            yield executor.map
         finally:
-            pool.shutdown(cancel_futures=True)
+            executor.shutdown(cancel_futures=True)
             # Each thread has its own number, but new threads start with the number that was set last: that was 1.
             torch.set_num_threads(n_threads)
 

@@ -12,7 +12,7 @@ from metric_oracle.mining.selection import Selection, allowed
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import Excluded
 from metric_oracle.retrieval.plan import Plan
-from metric_oracle.retrieval.pool import n_threads
+from metric_oracle.retrieval.thread_pool import n_threads
 
 PAIRS = 1_000_000  # pairs that a sample has at most, but for its least number of anchors
 LEAST = 10

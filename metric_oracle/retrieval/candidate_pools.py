@@ -20,7 +20,7 @@ from metric_oracle.retrieval.baselines import drawn_rows
 from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import Plan, asked, plan
-from metric_oracle.retrieval.pooled import RANDOM
+from metric_oracle.retrieval.pooled_oracle import RANDOM
 from metric_oracle.retrieval.result_table import n_scorable
 
 ALL = "all"
@@ -42,7 +42,7 @@ class PoolRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pool:
+class CandidatePool:
     """Which reports a judge scores for each test report. Made by `planned_pool`."""
 
     index: Index
@@ -56,7 +56,7 @@ class Pool:
         """Whether the pool is the whole corpus; so it is until an audit has said the size of its list."""
         return not self.draws and all(size is None for _, size in self.lists)
 
-    def of_size(self, size: int | None) -> "Pool":
+    def of_size(self, size: int | None) -> "CandidatePool":
         """Return the pool with another size of its only list; None for the whole corpus."""
         return replace(self, lists=((self.lists[0][0], size),))
 
@@ -143,7 +143,7 @@ def planned_pool(
     audit: int = 0,
     recall: float | None = None,
     progress: Progress | None = None,
-) -> Pool:
+) -> CandidatePool:
     """Return the pool that the arguments of `rerank` describe, with its searches planned.
 
     With `recall`, an audit chooses the size of the only list. Raise InputError if an argument is wrong, or the index
@@ -188,7 +188,7 @@ def planned_pool(
             "no audit" if [*sizes.values()] == [None] else shown(pool),
             f"Pass {option('audit', 'M')} {option('pool', 'METRIC')}.",
         )
-    planned = Pool(opened, tuple(zip(searches, sizes.values(), strict=True)), draws or 0, options, seed)
+    planned = CandidatePool(opened, tuple(zip(searches, sizes.values(), strict=True)), draws or 0, options, seed)
     n_most = opened.n_reports if planned.is_whole else planned.size
     check_in_range("k", options.k, ge=1, le=n_most, note=" (reports of the pool)")
     return planned

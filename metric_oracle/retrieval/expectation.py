@@ -40,9 +40,9 @@ from metric_oracle.retrieval.controlled import controlled_means
 from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan_scores
-from metric_oracle.retrieval.pool import n_threads, run_blocks
 from metric_oracle.retrieval.sampled import ROUNDS, SPARE
 from metric_oracle.retrieval.search import digest, signature
+from metric_oracle.retrieval.thread_pool import n_threads, run_blocks
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY = 128

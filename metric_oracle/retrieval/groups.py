@@ -26,7 +26,7 @@ from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.given_index import counted_of
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_scores import complete_pairs, places_of
-from metric_oracle.retrieval.pool import n_threads, run_blocks
+from metric_oracle.retrieval.thread_pool import n_threads, run_blocks
 from metric_oracle.sides import Sides
 
 _NAME = "candidates"

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.retrieval.pool import n_threads
+from metric_oracle.retrieval.thread_pool import n_threads
 
 _PACKAGES = ("metric-oracle", "numpy", "numba", "pyarrow", "polars", "faiss-cpu", "faiss-gpu", "torch", "transformers")
 

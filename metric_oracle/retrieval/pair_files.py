@@ -23,7 +23,7 @@ from metric_oracle.judges.given import GivenJudge, one_judge
 from metric_oracle.judges.judged_files import RANK
 from metric_oracle.judges.judgements import pair_ids
 from metric_oracle.reading import Queries, loaded
-from metric_oracle.retrieval.candidate_pools import DEFAULT, Pool, PoolRows, planned_pool
+from metric_oracle.retrieval.candidate_pools import DEFAULT, CandidatePool, PoolRows, planned_pool
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.options import SETTINGS, SearchOptions, chosen
 from metric_oracle.retrieval.search import digest
@@ -126,7 +126,7 @@ def pool(
 
 
 def pairs_to_judge(
-    pool: Pool,
+    pool: CandidatePool,
     queries: Reports,
     known: Set[str],
     query: Sequence[int],

@@ -38,11 +38,11 @@ from metric_oracle.judges.given import GivenJudge, crepe_judge, kept, one_judge
 from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import METRICS
 from metric_oracle.reading import Queries, attached, loaded
-from metric_oracle.retrieval.candidate_pools import DEFAULT, Pool, PoolRows, planned_pool
+from metric_oracle.retrieval.candidate_pools import DEFAULT, CandidatePool, PoolRows, planned_pool
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.merge import BestRows
 from metric_oracle.retrieval.options import SETTINGS, SearchOptions, chosen
-from metric_oracle.retrieval.pooled import JudgedPool, PooledOracle, pooled_oracle
+from metric_oracle.retrieval.pooled_oracle import JudgedPool, PooledOracle, pooled_oracle
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
 from metric_oracle.retrieval.scoring import open_crepe
 from metric_oracle.retrieval.search import digest
@@ -154,7 +154,7 @@ class _Run:
 
 
 def rerank_pools(
-    pool: Pool,
+    pool: CandidatePool,
     judge: Judge,
     queries: Reports,
     audit: int = 0,
@@ -241,7 +241,7 @@ def rerank_pools(
     return Reranked(table, signature, oracle)
 
 
-def _check_k(pool: Pool, pools: Sequence[PoolRows] | None) -> None:
+def _check_k(pool: CandidatePool, pools: Sequence[PoolRows] | None) -> None:
     """Raise InputError if a pool has fewer than k reports."""
     n_pool = pool.index.n_reports if pools is None else min(len(of_query.rows) for of_query in pools)
     check_in_range("k", pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
@@ -300,7 +300,7 @@ def _pick(rows: np.ndarray, scores: np.ndarray, components: Mapping[str, np.ndar
     return _Best(rows[order], scores[order], parts, ties, len(rows))
 
 
-def _place(pool: Pool, query: Reports, gains: np.ndarray) -> int:
+def _place(pool: CandidatePool, query: Reports, gains: np.ndarray) -> int:
     """Return the rank, from 1, of the first best report of the corpus in the whole list of the pool's only metric.
 
     It is `_NOT_RANKED` if that metric can score no best report. `gains`, float64[N], are the judge's scores of all

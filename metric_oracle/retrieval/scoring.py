@@ -117,18 +117,18 @@ def score(
     if names == [] and not judges:
         step = "Name at least one, or leave the argument out for the default metrics."
         raise InputError("metrics", "must be at least one", "none", step)
-    records = [get_metric(name, for_scores=True) for name in names or ()]
+    named_metrics = [get_metric(name, for_scores=True) for name in names or ()]
     options.check_used(("idf", "rescale"), "scores of given reports")
     sides = Sides.of(references, {_NAME: predictions}, SCORED)
     system = system or sides.predictions[_NAME].name or _NAME
-    models, corpus = sides.models, counted_of(index, records, options.idf, progress)
-    pair_models = with_pair_models(records, {} if crepe is None else open_crepe(crepe, models.get("device")))
+    models, corpus = sides.models, counted_of(index, named_metrics, options.idf, progress)
+    pair_models = with_pair_models(named_metrics, {} if crepe is None else open_crepe(crepe, models.get("device")))
     with opened_judges(judges) as asked:
         sides = sides.read(section_of(corpus, sides.predictions[_NAME].data))
         if corpus is not None:
             check_sections(sides.read_truth.known_section, corpus.section, ("references", "index"))
-        sides.tell_wordless(records or [get_metric("rouge-l")])
-        sides.check_sources(_NAME, records)
+        sides.tell_wordless(named_metrics or [get_metric("rouge-l")])
+        sides.check_sources(_NAME, named_metrics)
         scoring = _Scoring(names, system, text, options, corpus, pair_models, asked, progress)
         return scoring.scores(sides, sides.join(_NAME, inner))
 

@@ -25,8 +25,8 @@ from metric_oracle.retrieval.exclusion import Excluded, ResultLists
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pool import MemoryLimit, n_threads, report, run_blocks
 from metric_oracle.retrieval.result_table import fallback_row, fill_zeros, layout, listed, no_rows, with_strings
+from metric_oracle.retrieval.thread_pool import MemoryLimit, n_threads, report, run_blocks
 
 # Least and greatest number of queries per task. Large tasks come first, because each has a fixed cost; small ones come
 # last, so that the threads end together.

@@ -24,7 +24,7 @@ from metric_oracle.judges.given import MetricsOrJudges, one_judge
 from metric_oracle.judges.judge import Judge, Pair
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.baselines import DRAWS, drawn_rows
-from metric_oracle.retrieval.candidate_pools import Pool, PoolRows, planned_pool
+from metric_oracle.retrieval.candidate_pools import CandidatePool, PoolRows, planned_pool
 from metric_oracle.retrieval.expectation import judged_expectation
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.pair_files import PairsToJudge, pairs_to_judge
@@ -61,11 +61,11 @@ class ToJudge(NamedTuple):
 class JudgedReports:
     """The reports that a judge scores in a study: those of its rows, of the pools, and some drawn at random.
 
-    `found` has what was searched for the oracles, see `Pool.rows`.
+    `found` has what was searched for the oracles, see `CandidatePool.rows`.
     """
 
     def __init__(
-        self, pool: Pool, queries: Reports, texts: Mapping[str, Sequence[str]], found: Mapping[str, np.ndarray]
+        self, pool: CandidatePool, queries: Reports, texts: Mapping[str, Sequence[str]], found: Mapping[str, np.ndarray]
     ) -> None:
         self.pool, self.queries = pool, queries
         self.texts = texts  # by row of the table, for each test report

@@ -26,7 +26,7 @@ from metric_oracle.retrieval.document_pairs import scorable_rows
 from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.plan import asked
-from metric_oracle.retrieval.pooled import RANDOM as DRAWN
+from metric_oracle.retrieval.pooled_oracle import RANDOM as DRAWN
 from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.sides import Nouns, Sides
 from metric_oracle.sources.attaching import attached_sources

@@ -11,7 +11,7 @@ from metric_oracle.base.errors import ExactnessError
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.kernels.cosine.score import cosine
-from metric_oracle.retrieval import pool
+from metric_oracle.retrieval import thread_pool
 from metric_oracle.retrieval.document_pairs import Pairs
 
 WORDS = [
@@ -53,8 +53,8 @@ def test_max_memory_has_room_for_every_thread(index, queries, monkeypatch, threa
     def release():
         released.append(held[0])
 
-    monkeypatch.setattr(pool, "resident", lambda: held[0])
-    monkeypatch.setattr(pool, "release", release)
+    monkeypatch.setattr(thread_pool, "resident", lambda: held[0])
+    monkeypatch.setattr(thread_pool, "release", release)
     limited = mo.retrieve(index, queries, "bleu", k=2, threads=threads, options=mo.SearchOptions(max_memory=1.0))
     assert bool(released) == releases
     assert limited.table.equals(mo.retrieve(index, queries, "bleu", k=2, threads=threads).table)

@@ -20,7 +20,7 @@ from metric_oracle.kernels.bleu import cuda
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.topk.exclusion import NOTHING
 from metric_oracle.metrics import METRICS, SEARCHED
-from metric_oracle.retrieval import pool
+from metric_oracle.retrieval import thread_pool
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.exclusion import ResultLists
 from metric_oracle.retrieval.options import SearchOptions
@@ -71,8 +71,8 @@ def test_every_metric_equals_the_reference_backend(index, queries, metric):
 def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     """Pages go back whenever the next block may need more than is left, and the answers do not depend on it."""
     released, held = [], [1.0e9]
-    monkeypatch.setattr(pool, "resident", lambda: held[0])
-    monkeypatch.setattr(pool, "release", lambda: (released.append(held[0]), held.__setitem__(0, 0.5e9)))
+    monkeypatch.setattr(thread_pool, "resident", lambda: held[0])
+    monkeypatch.setattr(thread_pool, "release", lambda: (released.append(held[0]), held.__setitem__(0, 0.5e9)))
     free = retrieve(index, queries, "radcliq", k=3)
     kernel = import_module("metric_oracle.kernels.sum.cpu")
     find = kernel.Backend.search
@@ -86,7 +86,7 @@ def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     assert limited.table.equals(free.table)
     assert len(queries.ids) > 8  # three blocks
     assert released == pytest.approx([1.3e9])
-    monkeypatch.setattr(pool, "release", lambda: None)
+    monkeypatch.setattr(thread_pool, "release", lambda: None)
     match = (
         r"^retrieve: max_memory must be at least 0\.91 GB \(memory in use without mapped files\); got 0\.1\. "
         r"Allow more memory, or search fewer queries at once\.$"
@@ -118,9 +118,9 @@ def test_the_last_blocks_of_queries_are_the_smallest(index, monkeypatch):
 def test_eight_threads_do_not_give_the_pages_back_for_ever(monkeypatch):
     """Once a block has shown what it takes, the guess for all threads does not count."""
     released, held = [], [0.1e9]
-    monkeypatch.setattr(pool, "resident", lambda: held[0])
-    monkeypatch.setattr(pool, "release", lambda: released.append(1))
-    limit = pool.MemoryLimit(1.0, 8)
+    monkeypatch.setattr(thread_pool, "resident", lambda: held[0])
+    monkeypatch.setattr(thread_pool, "release", lambda: released.append(1))
+    limit = thread_pool.MemoryLimit(1.0, 8)
     for _ in range(20):
         with limit.block():
             held[0] += 0.01e9
@@ -134,9 +134,9 @@ def test_eight_threads_do_not_give_the_pages_back_for_ever(monkeypatch):
 
 def test_what_one_block_took_is_not_forgotten_after_a_small_one(monkeypatch):
     released, held = [], [0.1e9]
-    monkeypatch.setattr(pool, "resident", lambda: held[0])
-    monkeypatch.setattr(pool, "release", lambda: released.append(1))
-    limit = pool.MemoryLimit(1.0, 1)
+    monkeypatch.setattr(thread_pool, "resident", lambda: held[0])
+    monkeypatch.setattr(thread_pool, "release", lambda: released.append(1))
+    limit = thread_pool.MemoryLimit(1.0, 1)
     with limit.block():
         held[0] += 0.3e9
     with limit.block():
@@ -151,19 +151,19 @@ def test_overlapping_searches_leave_the_threads_of_blas_as_they_were():
     def blas_threads() -> set[int]:
         return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
-    pool._blas.cache_clear()  # another test may have loaded a library since
+    thread_pool._blas.cache_clear()  # another test may have loaded a library since
     inside = []
-    pool._blas.cache_clear()  # another test may have loaded a library since it was asked
+    thread_pool._blas.cache_clear()  # another test may have loaded a library since it was asked
 
     def run(first: int) -> int:
         inside.append(blas_threads())
         if first == 0:  # another search begins before this one ends, and ends after it began
-            pool.run_blocks(lambda _: inside.append(blas_threads()) or 1, range(2), 2, 1, None, 2)
+            thread_pool.run_blocks(lambda _: inside.append(blas_threads()) or 1, range(2), 2, 1, None, 2)
             inside.append(blas_threads())
         return 1
 
     with threadpool_limits(2, user_api="blas"):
-        pool.run_blocks(run, range(2), 2, 1, None, 2)
+        thread_pool.run_blocks(run, range(2), 2, 1, None, 2)
         assert inside == [{1}] * 5
         assert blas_threads() == {2}
 
@@ -458,11 +458,11 @@ def test_products_stay_on_the_threads_of_the_pool():
 
     inside = []
     with threadpool_limits(2, user_api="blas"):
-        pool.run_blocks(run, range(3), 3, 2, None, 3)
+        thread_pool.run_blocks(run, range(3), 3, 2, None, 3)
         assert inside == [{1}] * 3
         assert blas_threads() == {2}
         with pytest.raises(ZeroDivisionError):
-            pool.run_blocks(lambda first: 1 // 0, range(3), 3, 2, None, 3)
+            thread_pool.run_blocks(lambda first: 1 // 0, range(3), 3, 2, None, 3)
         assert blas_threads() == {2}
 
 
