@@ -1,17 +1,12 @@
-"""The docstrings of public names are complete numpydoc, their examples run, and those of internal names are short.
+"""The docstrings of public names tell of every argument, result and error, and their examples run.
 
 Public are the names of `metric_oracle.__all__` and the methods of its classes. Examples run in a folder with the files
-of `oracle example`. Internal names have a line, and a paragraph where a reason or a rule needs one; the entry points of
-kernels may have sections, which carry shapes. Fields of internal classes are described where they stand.
+of `oracle example`. How a docstring is written, ruff's rules say.
 """
 
-import ast
 import doctest
-import gc
 import inspect
 import shutil
-from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -19,10 +14,9 @@ import metric_oracle as mo
 from metric_oracle.synthetic.example import write_example
 from support import lacking
 
-# https://numpydoc.readthedocs.io/en/latest/validation.html: a summary of one line that ends with a period, the
-# parameters of the signature in its order with types and descriptions, results with descriptions, examples.
-CHECKS = {"GL06", "GL07", "GL08", "SS01", "SS02", "SS03", "SS06", "PR01", "PR02", "PR03", "PR04", "PR07", "PR10"}
-CHECKS |= {"RT01", "RT03", "YD01", "EX01"}
+# https://numpydoc.readthedocs.io/en/latest/validation.html: known sections in their order, the parameters of the
+# signature with types and descriptions, results with descriptions, examples. Ruff's rules D have the rest.
+CHECKS = {"GL06", "GL07", "PR01", "PR02", "PR03", "PR04", "PR07", "PR10", "RT01", "RT03", "YD01", "EX01"}
 
 
 def methods(owner):
@@ -34,8 +28,6 @@ def methods(owner):
 
 OBJECTS = {name: getattr(mo, name) for name in mo.__all__}
 CLASSES = {name: found for name, found in OBJECTS.items() if inspect.isclass(found)}
-# Of names of one function, which has one example, the first.
-WITH_EXAMPLES = list({inspect.unwrap(found): name for name, found in reversed(OBJECTS.items())}.values())[::-1]
 METHODS = [f"{name}.{method}" for name, owner in CLASSES.items() for method in methods(owner)]
 
 
@@ -65,7 +57,7 @@ def example(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", WITH_EXAMPLES)
+@pytest.mark.parametrize("name", OBJECTS)
 @pytest.mark.filterwarnings("ignore:ids. study_id of the references is joined with id of the samples")
 def test_examples_of_docstrings_run(name, example, tmp_path, monkeypatch):
     shutil.copytree(example, tmp_path, dirs_exist_ok=True)
@@ -77,56 +69,3 @@ def test_examples_of_docstrings_run(name, example, tmp_path, monkeypatch):
     for test in doctest.DocTestFinder().find(inspect.unwrap(OBJECTS[name]), name, globs={"mo": mo}):
         runner.run(test, out=said.append)
     assert runner.failures == 0, "".join(said)
-
-
-SECTIONS = {"Parameters", "Returns", "Yields", "Raises", "Attributes", "Notes"}
-
-
-def sections_of(node):
-    """Return the heads of numpydoc's sections in the docstring of a function or class."""
-    lines = (ast.get_docstring(node) or "").splitlines()
-    return [head for head, rule in pairwise(lines) if head in SECTIONS and set(rule) == {"-"}]
-
-
-def described(tree, module, public):
-    """Yield internal functions and classes with sections; those in `public` and their methods are for users."""
-    nodes = [(node, "", False) for node in tree.body]
-    while nodes:
-        node, prefix, is_of_public = nodes.pop()
-        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
-            continue
-        name = f"{prefix}{node.name}"
-        is_public = not node.name.startswith("_") and (is_of_public or f"{module}.{name}" in public)
-        is_entry = ".kernels." in module and isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-        if sections_of(node) and not (is_public or is_entry):
-            yield f"{module}.{name}"
-        nodes += [(inner, f"{name}.", is_public) for inner in node.body]
-
-
-def test_internal_docstrings_have_no_sections():
-    # A class that a public function takes or returns is for users as well; `public.guard` has marked it.
-    public = {f"{obj.__module__}.{obj.__qualname__}" for obj in map(inspect.unwrap, OBJECTS.values())}
-    # Not isinstance, which asks lazy objects of other libraries for their class.
-    guarded = [obj for obj in gc.get_objects() if type in type(obj).__mro__ and "_is_guarded" in vars(obj)]
-    public |= {f"{kind.__module__}.{kind.__qualname__}" for kind in guarded}
-    folder = Path(mo.__file__).parent
-    found = []
-    for path in folder.rglob("*.py"):
-        module = ".".join((folder.name, *path.relative_to(folder).with_suffix("").parts))
-        found += described(ast.parse(path.read_text(encoding="utf-8")), module, public)
-    assert found == []
-
-
-@pytest.mark.parametrize(
-    ("module", "source", "names"),
-    [
-        ("p.indexes.a", 'def f(x):\n    """Do it.\n\n    Parameters\n    ----------\n    x : int\n    """', ["f"]),
-        ("p.indexes.a", 'class A:\n    """An a.\n\n    Attributes\n    ----------\n    x : int\n    """', ["A"]),
-        ("p.kernels.a", 'def f(x):\n    """Do it.\n\n    Parameters\n    ----------\n    x : int\n    """', []),
-        ("p.kernels.a", 'def _f(x):\n    """Do it.\n\n    Returns\n    -------\n    int\n    """', ["_f"]),
-        ("p.indexes.a", 'def public(x):\n    """Do it.\n\n    Returns\n    -------\n    int\n    """', []),
-        ("p.indexes.a", 'def f(x):\n    """Do it.\n\n    Why it is done so.\n    """', []),
-    ],
-)
-def test_the_guard_of_internal_docstrings(module, source, names):
-    assert [*described(ast.parse(source), module, {"p.indexes.a.public"})] == [f"{module}.{name}" for name in names]
