@@ -143,7 +143,7 @@ def _build_single(options: argparse.Namespace) -> Row:
     return _build(options, "single")
 
 
-def _search(options: argparse.Namespace) -> Row:
+def _time_searches(options: argparse.Namespace) -> Row:
     """Search the set, and in turns the single index where there is one; answers must be the same."""
     corpus = _corpus(options)
     queries = mo.reports(
@@ -185,7 +185,7 @@ def _once(index: Index, queries: Reports, metric: str) -> Any:
     return mo.retrieve(index, queries, metric)
 
 
-STEPS = {"corpus": _make_corpus, "build-set": _build_set, "build-single": _build_single, "search": _search}
+STEPS = {"corpus": _make_corpus, "build-set": _build_set, "build-single": _build_single, "search": _time_searches}
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def _texts(n: int, seed: int) -> list[str]:
     return [" ".join(rng.choice(WORDS, size=rng.integers(3, 20))) for _ in range(n)]
 
 
-def _search(kind: str, backend: Any, plain: Callable[[Any, Any], float], n: int) -> None:
+def _check_search(kind: str, backend: Any, plain: Callable[[Any, Any], float], n: int) -> None:
     """Search made-up reports; the best row and its score must be those of the plain scorer."""
     from metric_oracle.indexes.ngrams import build_ngrams
     from metric_oracle.kernels.contract import Answers
@@ -102,7 +102,7 @@ def bleu(options: argparse.Namespace) -> None:
     from metric_oracle.kernels.bleu import cuda, reference
 
     backend = cuda.Backend(order=2, coco=False)
-    _search("ngrams", backend, lambda c, r: reference.score(c, r, order=2, coco=False)[0], options.documents)
+    _check_search("ngrams", backend, lambda c, r: reference.score(c, r, order=2, coco=False)[0], options.documents)
 
 
 def radgraph(options: argparse.Namespace) -> None:
@@ -121,14 +121,16 @@ def radgraph(options: argparse.Namespace) -> None:
     def plain(candidate: Sequence[str], other: Sequence[str]) -> float:
         return reference.score(sets(candidate), sets(other), family_a=0, family_b=1)[0]
 
-    _search("ngrams", cuda.Backend(family_a=0, family_b=1), plain, options.documents)
+    _check_search("ngrams", cuda.Backend(family_a=0, family_b=1), plain, options.documents)
 
 
 def rouge_l(options: argparse.Namespace) -> None:
     """ROUGE-L: longest common subsequences."""
     from metric_oracle.kernels.rouge_l import cuda, reference
 
-    _search("words", cuda.Backend(coco=False), lambda c, r: reference.score(c, r, coco=False)[0], options.documents)
+    _check_search(
+        "words", cuda.Backend(coco=False), lambda c, r: reference.score(c, r, coco=False)[0], options.documents
+    )
 
 
 def bertscore(options: argparse.Namespace) -> None:

@@ -29,11 +29,11 @@ CELLS = 1 << 22  # float64 numbers per block, 32 MB
 class WantedList(NamedTuple):
     """A list of results to compute."""
 
-    place: int  # query of the list, as an index into `chosen` of `search`
+    place: int  # query of the list, as an index into `chosen` of `answers_of`
     excluded: np.ndarray  # int64[n], corpus rows that are neither listed nor counted among the ties
 
 
-def search(
+def answers_of(
     pairs: Pairs,
     chosen: Sequence[int],
     k: int,

@@ -26,7 +26,7 @@ from metric_oracle.records import Metric, sign_of
 from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.result_table import layout, listed, strings
-from metric_oracle.retrieval.search import joined_stages, search
+from metric_oracle.retrieval.search import joined_stages, search_index
 
 # Entries of the signature in which the parts of a result may differ.
 _OWN = ("part", "stages", "closest_call", "environment")
@@ -58,7 +58,7 @@ def retrieve_part(
 ) -> Results:
     """Search the shards of a set that ``options.part`` names; return what their part file holds, see the module."""
     number, n, shards = shards_of(str(options.part), index)
-    searched = search(index, queries, metric, options, shards=shards, progress=progress)
+    searched = search_index(index, queries, metric, options, shards=shards, progress=progress)
     tables = [layout(queries.ids, searched.best, np.zeros(searched.best.rows.shape, bool), searched.exact)]
     if searched.best.reserve is not None:
         # Only queries without a match in these shards may need the fall-back report.

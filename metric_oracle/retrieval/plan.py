@@ -28,7 +28,7 @@ from metric_oracle.retrieval.kernels import check_backend, load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, chosen
 from metric_oracle.retrieval.part_files import retrieve_part, shards_of
 from metric_oracle.retrieval.result_table import n_scorable
-from metric_oracle.retrieval.search import search
+from metric_oracle.retrieval.search import search_index
 from metric_oracle.retrieval.weights import weighed
 
 
@@ -61,7 +61,7 @@ class Plan:
             return retrieve_remote(self.index, queries, self.metric, self.options, self.runner, count)
         if self.options.part is not None:
             return retrieve_part(self.index, queries, self.metric, self.options, count)
-        return search(self.index, queries, self.metric, self.options, progress=count).results(queries.ids)
+        return search_index(self.index, queries, self.metric, self.options, progress=count).results(queries.ids)
 
     def rows(self, queries: Reports, k: int, progress: Progress | None = None) -> np.ndarray:
         """Return the k best rows of each query: int64[Q, k]. The metric must be able to score at least k rows."""

@@ -25,7 +25,7 @@ from metric_oracle.records import Metric
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.merge import BestRows, merge_best
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.search import SearchedShards, limit_of, search, searched_of
+from metric_oracle.retrieval.search import SearchedShards, limit_of, search_index, searched_of
 
 
 def search_one(
@@ -42,7 +42,7 @@ def search_one(
     the set. Rows that score worse than `limit`, float64[Q] or None, may be left out.
     """
     queries, encoded, metric, options = shared
-    searched = search(
+    searched = search_index(
         opened_set(folder, fingerprint),
         queries,
         metric,

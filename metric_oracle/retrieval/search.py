@@ -52,7 +52,7 @@ class SearchedShards(NamedTuple):
         return Results(listed(layout(ids, best, fallback, self.exact)), self.signature)
 
 
-def search(
+def search_index(
     index: Index,
     queries: Reports,
     metric: Metric,
@@ -211,7 +211,7 @@ def search_shard(
             if row >= 0:
                 pairs.plain(int(lists.query[place // k]), int(representation.document_of_row[row]))
 
-    stages = _search(
+    stages = _answer_queries(
         kernel,
         corpus,
         batch,
@@ -328,7 +328,7 @@ def digest(queries: Reports) -> str:
     return hasher.hexdigest()
 
 
-def _search(
+def _answer_queries(
     kernel: Kernel,
     corpus: Any,
     batch: Any,

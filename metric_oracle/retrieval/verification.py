@@ -106,7 +106,7 @@ def _verify(
     check.names()
     check.lists()
     if kind is None:
-        check.search(chosen, asked, tell)
+        check.repeat_search(chosen, asked, tell)
     return {"pairs": len(columns["row"]), "queries": len(chosen)}
 
 
@@ -427,7 +427,7 @@ class _Check:
                 )
         return {query: [row] for query, row in zip(self.queries.ids, rows.tolist(), strict=True)}
 
-    def search(self, chosen: np.ndarray, asked: list[int], tell: Advance) -> None:
+    def repeat_search(self, chosen: np.ndarray, asked: list[int], tell: Advance) -> None:
         """Compare the answers of the queries with the positions `chosen` with those of a brute-force search.
 
         `asked` are the numbers of their distinct queries, ascending.
@@ -442,7 +442,7 @@ class _Check:
         for first in range(0, len(asked), at_once):
             block = asked[first : first + at_once]
             asked_now = [i for i in chosen.tolist() if self.pairs.which[i] in block]
-            best = brute_force.search(
+            best = brute_force.answers_of(
                 self.pairs,
                 block,
                 self.k,

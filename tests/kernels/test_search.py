@@ -39,7 +39,7 @@ from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.search import search
+from metric_oracle.retrieval.search import search_index
 from metric_oracle.sources.attaching import attach_sources
 from metric_oracle.sources.token_states import load_encoder
 from metric_oracle.synthetic.corpus import synthesize
@@ -640,7 +640,7 @@ def test_a_limit_drops_only_what_is_worse(world, whole, metric):
         limit = scores[np.arange(len(scores)), at]
         beyond = rng.random(len(limit)) < 0.2  # better than all by the least step there is
         limit[beyond] = np.nextafter(scores[beyond, 0], np.inf if record.higher_is_better else -np.inf)
-        found = search(world.index, queries, record, SearchOptions(k, "cpu"), limit=limit).best
+        found = search_index(world.index, queries, record, SearchOptions(k, "cpu"), limit=limit).best
         reaches = scores >= limit[:, None] if record.higher_is_better else scores <= limit[:, None]
         for q in range(len(scores)):
             m = min(int(reaches[q].sum()), k)

@@ -474,7 +474,7 @@ def test_brute_force_is_the_plain_search(whole, metric):
     plain = {(q, unit): score(*pairs.items(q, unit))[0] for q in chosen for unit in range(n_documents)}
     told = []
     for k in (1, 3, len(pairs.row_id)):
-        found = brute_force.search(pairs, chosen, k, told.append)
+        found = brute_force.answers_of(pairs, chosen, k, told.append)
         for place, q in enumerate(chosen):
             rows = sorted(
                 (-plain[q, unit] if record.higher_is_better else plain[q, unit], int(row))
@@ -497,7 +497,7 @@ def test_brute_force_of_reports_without_words(tmp_path, fake_encoder):
     pairs = Pairs.of(index, record, mo.Reports.from_texts([f"word{i}" for i in range(20)]), {})
     for q in set(pairs.which.tolist()):
         scores = [load_reference(record)(*pairs.items(q, unit))[0] for unit in range(3)]
-        assert brute_force.search(pairs, [q], 1, lambda n: None).scores[0, 0] == max(scores)
+        assert brute_force.answers_of(pairs, [q], 1, lambda n: None).scores[0, 0] == max(scores)
 
 
 def test_candidates_within_the_error_of_products_are_scored(whole, monkeypatch):
@@ -510,9 +510,9 @@ def test_candidates_within_the_error_of_products_are_scored(whole, monkeypatch):
         return scores + np.random.default_rng(0).uniform(-1.0, 1.0, scores.shape), 1.0
 
     chosen = np.unique(pairs.which).tolist()
-    found = brute_force.search(pairs, chosen, 2, lambda n: None)[:3]
+    found = brute_force.answers_of(pairs, chosen, 2, lambda n: None)[:3]
     monkeypatch.setattr(brute_force, "_scores", rough)
-    for one, other in zip(brute_force.search(pairs, chosen, 2, lambda n: None)[:3], found, strict=True):
+    for one, other in zip(brute_force.answers_of(pairs, chosen, 2, lambda n: None)[:3], found, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
