@@ -317,20 +317,6 @@ def test_one_name_means_one_idea():
     assert {name: places for name, places in rooms.items() if len(places) > 1 and name not in SUBJECTS} == {}
 
 
-# Until they are cut; and the intrinsics, whose arguments are registers of one loop.
-MANY_ARGUMENTS = {("kernels/_simd_codes.py", "bounds"), ("kernels/bertscore/segment_maxima.py", "_segment_maxima")}
-
-
-def test_kernels_have_few_arguments():
-    for path in modules():
-        source = (PACKAGE / path).read_text("utf-8")
-        for node in ast.walk(ast.parse(source)) if path.parts[0] == "kernels" else ():
-            if isinstance(node, ast.FunctionDef):
-                names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-                n = len([name for name in names if name != "self"])
-                assert n <= 10 or (path.as_posix(), node.name) in MANY_ARGUMENTS, (path, node.name, n)
-
-
 def test_each_metric_has_its_row_in_the_table_of_tests():
     table = (Path(__file__).parent / "README.md").read_text("utf-8")
     first = {line.split("|")[1] for line in table.splitlines() if line.startswith("| `")}
