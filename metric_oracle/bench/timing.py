@@ -41,7 +41,7 @@ from metric_oracle.retrieval.document_pairs import compared, scorable_rows
 from metric_oracle.retrieval.machine import machine, versions
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan, retrieve
-from metric_oracle.retrieval.search import search
+from metric_oracle.retrieval.search import search_index
 from metric_oracle.retrieval.verification import verify
 from metric_oracle.sources.attaching import piece_of
 from metric_oracle.synthetic.corpus import write_synthetic
@@ -134,7 +134,7 @@ def study(index: Index, queries: Reports, metric: str, backend: Backend = "cpu")
     """Search all queries once, from reports in memory to the table of results, and return what that took."""
     times = [time.perf_counter()]
     planned = plan(index, metric, SearchOptions(backend=backend))
-    answered = search(
+    answered = search_index(
         index, queries, planned.metric, planned.options, progress=lambda n: times.append(time.perf_counter())
     )
     results = answered.results(queries.ids)
