@@ -346,7 +346,7 @@ def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequ
             )
         table = read_table(path, encoding=read.encoding, separator=read.separator)
         source = table_source(table, read.section, read.id_column, read.text_column, keep)
-    return _chosen(source, path, read.split, read.split_file, keep_empty=read.keep_empty)
+    return _reports_of_split(source, path, read.split, read.split_file, keep_empty=read.keep_empty)
 
 
 def as_reports(reports: Any, read: Read = DEFAULT, keep: str | Sequence[str] = ()) -> Reports:
@@ -371,7 +371,7 @@ def as_reports(reports: Any, read: Read = DEFAULT, keep: str | Sequence[str] = (
     assert table is not None
     check_applies(read, "a table in memory", f"for {table.path}")
     source = table_source(table, read.section, read.id_column, read.text_column, keep)
-    return _chosen(source, table.path, read.split, read.split_file, keep_empty=read.keep_empty)
+    return _reports_of_split(source, table.path, read.split, read.split_file, keep_empty=read.keep_empty)
 
 
 def _from_texts(
@@ -405,7 +405,7 @@ def _from_texts(
     return replace(read, chosen=(note,) if note == NO_HEADINGS and section is None else ())
 
 
-def _chosen(
+def _reports_of_split(
     source: _Source, path: str | Path, split: str | None, split_file: str | Path | None, *, keep_empty: bool
 ) -> Reports:
     """Return one report per study of the rows of a file, of all rows if `split` is None, see `ids_of_split`."""

@@ -351,7 +351,7 @@ def _of_lists(
                 f"{table.place_of(row)} has no candidates for id {shown(ids[row])}.",
                 "Each study needs at least one; leave the study out.",
             )
-        texts.append(_checked(group, [table.place_of(row)] * len(group)))
+        texts.append(_texts_of_cells(group, [table.place_of(row)] * len(group)))
     wanted = [name for name in (LOGPROBS, column) if name == column or name in table.names]
     numbers = {name: _lists_of_numbers(table, name, texts) for name in wanted if name is not None}
     names = [[str(place) for place in range(len(group))] for group in texts]
@@ -371,7 +371,7 @@ def _of_rows(
     places = [table.place_of(row) for row in range(table.n_rows)]
     # An empty cell of a CSV or Excel file is an empty report.
     is_typed = table.kind in ("CSV", "TSV", "Excel")
-    reports = _checked(["" if cell is None and is_typed else cell for cell in cells], places, is_list=False)
+    reports = _texts_of_cells(["" if cell is None and is_typed else cell for cell in cells], places, is_list=False)
     labels = [""] * table.n_rows
     if SAMPLE in table.names:
         labels = canonical_ids(table.column(SAMPLE), f"{SAMPLE!r} in {table.path}", mimic=False)
@@ -432,7 +432,7 @@ def _made(
     return Samples(ids, texts, names, source, logprobs, values, section, found)
 
 
-def _checked(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = True) -> list[str]:
+def _texts_of_cells(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = True) -> list[str]:
     """Return the cells as a list. Raise InputError with the place (file and row) of the first that is not a text.
 
     `places` has one for each cell; `is_list` says that the cells are the candidates of one study, not rows.

@@ -147,7 +147,7 @@ def _is_within(text: str, heading: re.Match[str]) -> bool:
     return before.isalnum() or before in {",", "&", "/", "'"} or text[: heading.start()][-1:] == "-"
 
 
-def _order_of(text: str) -> list[str]:
+def _sections_in_order(text: str) -> list[str]:
     """Return the sections that the headings of a text begin, in their order."""
     return [*map(_section_of, headings_of(text))]
 
@@ -165,7 +165,7 @@ def by_headings(
     Raise InputError if more than half have both only where a heading in the middle of a sentence counts.
     """
     contents = [text for text in texts if text and text.strip()]
-    orders = [_order_of(text) for text in contents]
+    orders = [_sections_in_order(text) for text in contents]
     most = len(contents) / 2
     if sum({*order} == {*SECTIONS[:2]} for order in orders) > most:
         if wanted in (None, JOINED):
@@ -198,7 +198,7 @@ def _by_impression(text: str, wanted: str) -> str | None:
 
     Without such a heading, a text has findings alone.
     """
-    if not _begins_unnamed(text, _order_of(text)):
+    if not _begins_unnamed(text, _sections_in_order(text)):
         return text if wanted != "impression" else under_heading(text, wanted)
     (heading,) = headings_of(text)
     parts = {"findings": text[: heading.start()].strip(), "impression": text[heading.end() :].strip()}
@@ -209,7 +209,7 @@ def _refuse_within(contents: Sequence[str], most: float) -> None:
     """Raise InputError if more than `most` texts begin with a heading and have the other within a sentence."""
     n = 0
     for text in contents:
-        order = _order_of(text)
+        order = _sections_in_order(text)
         # One that begins with a heading is divided; whether the other word divides it cannot be told.
         if len({*order}) == 1 and headings_of(text)[0].start() == 0:
             n += {*map(_section_of, _HEADING.finditer(text))} == {*SECTIONS[:2]}

@@ -64,7 +64,7 @@ def can_stream(path: Path, read: Read = DEFAULT) -> bool:
         with whole_parquet(path):
             if record_of(parquet.read_schema(str(path))) is not None:
                 return False  # one that we wrote, whose checksum is that of the whole table
-    table = next(_pieces(path, read), None)
+    table = next(_tables_of_file(path, read), None)
     return table is not None and "path_to_image" not in table.names
 
 
@@ -99,7 +99,7 @@ def stream_reports(
         made = sort_out(reports, what, counts, path, keep_empty=read.keep_empty, section=known)
         return with_columns(made, columns)
 
-    for table in _pieces(path, read):
+    for table in _tables_of_file(path, read):
         if not table.names:  # lines without content
             continue
         source = table_source(table, read.section, read.id_column, read.text_column, names)
@@ -137,11 +137,11 @@ def stream_reports(
     yield piece()
 
 
-def _pieces(path: Path, read: Read) -> Iterator[Table]:
+def _tables_of_file(path: Path, read: Read) -> Iterator[Table]:
     """Yield a file as tables of consecutive rows."""
     kind = table_kind(path, encoding=read.encoding, separator=read.separator)
     if kind == "Parquet":
-        yield from _parquet(path)
+        yield from _parquet_tables(path)
         return
     requested = checked_encoding(read.encoding)
     name = ""
@@ -149,23 +149,23 @@ def _pieces(path: Path, read: Read) -> Iterator[Table]:
         name = stream_encoding(path, read.encoding)
         # A lone carriage return ends a row of CSV only.
         with io.TextIOWrapper(opened(path), name, newline="\n" if kind == "JSON Lines" else "") as file:
-            lines = _checked(file, requested, path)
+            lines = _checked_lines(file, requested, path)
             if kind == "JSON Lines":
-                yield from _json_lines(lines, path, encoding_note(name))
+                yield from _json_lines_tables(lines, path, encoding_note(name))
             else:
                 head = _head(path, name)
                 n_above, _, above = above_header(head)
                 delimiter = csv_body(head, kind, checked_separator(read.separator))[1]
                 note = ", ".join(filter(None, [encoding_note(name), above]))
                 below = islice(dropwhile(_is_blank, lines), n_above, None)
-                yield from _csv(below, path, kind, note, delimiter)
+                yield from _csv_tables(below, path, kind, note, delimiter)
     except UnicodeError:
         raise wrong_encoding(name, path) from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is not a whole gzip file: it is damaged or cut short.", "Fetch it again.") from error
 
 
-def _checked(file: IO[str], requested: str | None, path: Path) -> Iterator[str]:
+def _checked_lines(file: IO[str], requested: str | None, path: Path) -> Iterator[str]:
     """Yield the lines of a text file after `check_characters`, to which `requested` and `path` are given."""
     for number, line in enumerate(file, start=1):
         check_characters(line, requested, path, number)
@@ -183,7 +183,7 @@ def _head(path: Path, encoding: str) -> str:
         return file.read(HEAD)
 
 
-def _parquet(path: Path) -> Iterator[Table]:
+def _parquet_tables(path: Path) -> Iterator[Table]:
     """Yield a Parquet file as tables of consecutive rows."""
     from pyarrow import parquet
 
@@ -193,7 +193,7 @@ def _parquet(path: Path) -> Iterator[Table]:
             yield Table(path, "Parquet", batch.schema.names, of_arrow(pa.Table.from_batches([batch])))
 
 
-def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str) -> Iterator[Table]:
+def _csv_tables(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str) -> Iterator[Table]:
     """Yield the lines of a CSV or TSV file as tables of consecutive rows, parsed as if the file was read at once."""
     lines_read: list[str] = []
 
@@ -222,7 +222,7 @@ def _csv(lines: Iterable[str], path: Path, kind: str, note: str, delimiter: str)
         raise InputError(f"{path} has a row that cannot be parsed after row {first:,}.", "Close its quotes.") from None
 
 
-def _json_lines(lines: Iterator[str], path: Path, note: str) -> Iterator[Table]:
+def _json_lines_tables(lines: Iterator[str], path: Path, note: str) -> Iterator[Table]:
     """Yield the lines of a JSON Lines file as tables of consecutive rows."""
     first = 1
     while piece := list(islice(lines, AT_ONCE)):

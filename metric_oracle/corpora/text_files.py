@@ -237,16 +237,16 @@ def stream_encoding(path: Path, encoding: str | None = None) -> str:
         refuse_binary(path)
     known = _of_mark(head, requested, path)
     if requested is not None:
-        _check_requested(requested, _pieces(path), path)
+        _check_requested(requested, _byte_blocks(path), path)
     if known is not None:
         return known
-    if _utf8(_pieces(path)) is not False:
+    if _utf8(_byte_blocks(path)) is not False:
         return "utf-8"
     with opened(path) as file:
         return _guessed((part for line in file for part in line.splitlines()), path)
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
+def _byte_blocks(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a file, decompressed if its name ends with `.gz`, in pieces."""
     with opened(path) as file:
         while piece := file.read(PIECE):

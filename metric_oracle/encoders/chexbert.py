@@ -66,7 +66,7 @@ class CheXbert(Encoder):
         parts: after a kill, the same call continues from them. The caller removes it.
         """
         clean = [" ".join(text.split()) for text in texts]
-        pieces, truncated = self._split(dict.fromkeys(clean))
+        pieces, truncated = self._word_pieces(dict.fromkeys(clean))
         distinct, ptr = longest_first({ids: len(ids) // 4 for ids in pieces.values()})
         position = {ids: number for number, ids in enumerate(distinct)}
         which = np.array([position[pieces[text]] for text in clean], np.int64)
@@ -78,7 +78,7 @@ class CheXbert(Encoder):
             embeddings, classes = output["embedding"][part], output["classes"][part]
 
             def store(positions: np.ndarray, blocks: Blocks) -> None:
-                rows = self._run(blocks)
+                rows = self._run_batch(blocks)
                 embeddings[positions], classes[positions] = (values[: len(positions)] for values in rows)
 
             def finished(positions: np.ndarray) -> None:
@@ -100,7 +100,7 @@ class CheXbert(Encoder):
     def _unpack(self, content: bytes) -> np.ndarray:
         return np.frombuffer(content, self._dtype)
 
-    def _split(self, texts: Iterable[str]) -> tuple[dict[str, bytes], set[str]]:
+    def _word_pieces(self, texts: Iterable[str]) -> tuple[dict[str, bytes], set[str]]:
         """Return text -> word pieces (int32 ids as bytes, which are hashable), and the texts that are cut."""
         texts = list(texts)
         pieces: dict[str, bytes] = {}
@@ -114,7 +114,7 @@ class CheXbert(Encoder):
                 pieces[text] = np.array(ids, np.int32).tobytes()
         return pieces, truncated
 
-    def _run(self, blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
+    def _run_batch(self, blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
         """Return embeddings and classes of a batch, see `encode`."""
         import torch
 

@@ -56,9 +56,9 @@ class Crepe(Encoder):
 
     def _open(self, *, config: str | Path | None = None, vocabulary: str | Path | None = None) -> dict[str, str]:
         weights = self._path.expanduser()
-        self._path = _find(None, weights, WEIGHTS) if weights.is_dir() else existing_file(weights)
-        config = _find(config, self._path.parent, ("config.json",))
-        vocabulary = _find(vocabulary, self._path.parent, VOCABULARIES)
+        self._path = _find_file(None, weights, WEIGHTS) if weights.is_dir() else existing_file(weights)
+        config = _find_file(config, self._path.parent, ("config.json",))
+        vocabulary = _find_file(vocabulary, self._path.parent, VOCABULARIES)
         for path in (self._path, config, vocabulary):
             existing_file(path)  # as train-crepe wrote it
         settings = _read_config(config)
@@ -87,14 +87,14 @@ class Crepe(Encoder):
         position = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
         counts, is_cut = np.empty((len(position), len(CATEGORIES))), np.zeros(len(position), bool)
         with one_thread_each(self._device) as run_all:
-            for i, output in enumerate(run_all(self._count, position)):
+            for i, output in enumerate(run_all(self._count_errors, position)):
                 counts[i], is_cut[i] = output
                 if progress is not None:
                     progress(1)
         which = np.array([position[pair] for pair in pairs], np.int64)
         return counts[which], int(is_cut[which].sum())
 
-    def _count(self, pair: tuple[str, str]) -> tuple[np.ndarray, bool]:
+    def _count_errors(self, pair: tuple[str, str]) -> tuple[np.ndarray, bool]:
         """Return the counts of one pair (reference, candidate), float64[6] from 0, and whether its text was cut.
 
         Raise InputError if a count is not finite.
@@ -186,7 +186,7 @@ def _is_uncased(vocabulary: Path) -> bool:
     return not path.is_file() or json.loads(path.read_text("utf-8")).get("do_lower_case", True) is True
 
 
-def _find(path: str | Path | None, folder: Path, names: Sequence[str]) -> Path:
+def _find_file(path: str | Path | None, folder: Path, names: Sequence[str]) -> Path:
     """Return `path`, else the first of `names` that is a file in the folder; raise InputError if there is none."""
     if path is not None:
         return existing_file(Path(path).expanduser())

@@ -74,7 +74,7 @@ def train(
     argument cannot be used, or the loss is not a finite number.
     """
     torch, transformers = import_libraries("CREPE")
-    _check(pairs, counts, out, settings)
+    _check_training(pairs, counts, out, settings)
     device = choose_device(device)
     folder, name = model_files.find(base)
     # Leave the state of the caller's random generator unchanged.
@@ -95,7 +95,7 @@ def train(
     return description
 
 
-def _check(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: TrainingSettings) -> None:
+def _check_training(pairs: Sequence[Any], counts: np.ndarray, out: Path, settings: TrainingSettings) -> None:
     """Raise InputError unless pairs, counts and settings are valid and `out` does not exist."""
     if counts.shape != (len(pairs), len(CATEGORIES)) or not len(pairs) or not (counts >= 0).all():
         raise InputError(

@@ -201,12 +201,12 @@ def load(folder: Path, layer: int) -> tuple[Any, Any]:
     whole = model
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
-    _cut(model, layer, folder)
+    _cut_layers(model, layer, folder)
     check_weights(whole, missing, folder, "encoder")
     return tokenizer, model.eval()
 
 
-def _cut(model: Any, layer: int, folder: Path) -> None:
+def _cut_layers(model: Any, layer: int, folder: Path) -> None:
     """Remove all layers of a model but the first `layer`, in place, as bert_score does; InputError if it has fewer."""
     from torch import nn
 

@@ -231,11 +231,11 @@ class RadGraph(Encoder):
         def annotate(report: int) -> dict[str, Any]:
             words = reports[report]
             of_report = states[offsets[report] : offsets[report + 1]]
-            return self._run(words, [len(pieces[word]) for word in words], of_report)
+            return self._entities_of_report(words, [len(pieces[word]) for word in words], of_report)
 
         return run_all(annotate, range(len(reports)))
 
-    def _run(self, words: list[str], n_pieces: list[int], states: Any) -> dict[str, Any]:
+    def _entities_of_report(self, words: list[str], n_pieces: list[int], states: Any) -> dict[str, Any]:
         """Return key -> entity of a report from its words, the number of pieces of each, and the states of its windows.
 
         Each report is processed alone, so that the shapes of all products depend on this report only.
@@ -248,7 +248,7 @@ class RadGraph(Encoder):
             label = self._best(self._score_spans("ner", states, spans))
             mention = self._finite(self._score_spans("mention", states, spans))[:, 0]
             # The package scores all pairs of kept spans, and then drops pairs with a span that is not an entity.
-            related = np.flatnonzero((label > 0) & self._is_kept(mention.cpu(), len(words)))
+            related = np.flatnonzero((label > 0) & self._may_relate(mention.cpu(), len(words)))
             relations = self._relate(states, spans, mention, related)
         entities: dict[int, dict[str, Any]] = {}
         keys: dict[int, str] = {}
@@ -322,7 +322,7 @@ class RadGraph(Encoder):
             output = linear(output.relu(), weight, bias)
         return output
 
-    def _is_kept(self, mention: Any, n_words: int) -> np.ndarray:
+    def _may_relate(self, mention: Any, n_words: int) -> np.ndarray:
         """Return which spans relations may connect, bool[spans]: those with the highest mention scores, float32[spans].
 
         Their number grows with that of the words of the report.

@@ -87,10 +87,10 @@ class EntityModels(Encoder):
         self._encoder_path = whole_folder(folder, "entity_encoder")
         rules = self._path / RULES
         self._sentences = Sentences(rules if rules.is_file() else None)
-        self._tokenizer, self._model = self._load(self._path, AutoModelForTokenClassification, "entities")
+        self._tokenizer, self._model = self._load_model(self._path, AutoModelForTokenClassification, "entities")
         self._labels = self._read_labels()
         self._max_pieces = min(_MAX_PIECES, n_positions(self._model))
-        self._encoder_tokenizer, encoder = self._load(self._encoder_path, AutoModel, "entity_encoder")
+        self._encoder_tokenizer, encoder = self._load_model(self._encoder_path, AutoModel, "entity_encoder")
         self._encoder = pack(encoder, self._device)
         self._width = self._encoder.config.hidden_size
         checksums = {
@@ -139,7 +139,7 @@ class EntityModels(Encoder):
         of_row = np.array([number[text] for text in texts], np.int64)
         return Recognised(table, [words for _, words in flat], of_row, n_truncated)
 
-    def _load(self, folder: Path, kind: Any, argument: str) -> tuple[Any, Any]:
+    def _load_model(self, folder: Path, kind: Any, argument: str) -> tuple[Any, Any]:
         """Return tokenizer and model in a folder, see `model_files.read`; raise InputError if it lacks weights."""
         with quiet():
             tokenizer, model, missing = read(folder, kind, argument)
@@ -181,7 +181,7 @@ class EntityModels(Encoder):
                 n_open[text] += 1
         if progress is not None:
             progress(sum(n for text, n in texts.items() if not n_open[text]))
-        ids, is_cut = self._split(self._tokenizer, new, self._max_pieces)
+        ids, is_cut = self._word_pieces(self._tokenizer, new, self._max_pieces)
         flat, ptr = flatten(ids)
         labels = np.empty(len(flat), np.int16)
 
@@ -212,7 +212,7 @@ class EntityModels(Encoder):
             for first, last, kind in find_entities(pieces, labels)
         ]
 
-    def _split(self, tokenizer: Any, texts: list[str], max_pieces: int) -> tuple[list[list[int]], list[bool]]:
+    def _word_pieces(self, tokenizer: Any, texts: list[str], max_pieces: int) -> tuple[list[list[int]], list[bool]]:
         """Return the ids of each text's word pieces, special ones included, and whether it was cut to `max_pieces`."""
         pieces: list[list[int]] = []
         is_cut: list[bool] = []
@@ -239,7 +239,7 @@ class EntityModels(Encoder):
 
     def _embed(self, words: list[str]) -> dict[str, np.ndarray]:
         """Return words of an entity -> their vector, float32[d]."""
-        ids, _ = self._split(self._encoder_tokenizer, words, _MAX_ENTITY_PIECES)
+        ids, _ = self._word_pieces(self._encoder_tokenizer, words, _MAX_ENTITY_PIECES)
         vectors = np.empty((len(words), self._width), np.float32)
 
         def store(positions: np.ndarray, blocks: Blocks) -> None:

@@ -60,7 +60,7 @@ class Sentences:
         matches = _Matches(text)
         for position in range(len(text)):
             matches.match(self._rules, position, 0, position, (False, " "))
-        return _joined(text, matches.positive(_BEGIN), matches.positive(_END))
+        return _sentence_spans(text, matches.positive(_BEGIN), matches.positive(_END))
 
 
 class _Rules:
@@ -229,7 +229,7 @@ def _kinds(character: str) -> frozenset[str]:
     return frozenset({kind for kind, holds in tests.items() if holds} | ({character} & {*"()\\+"}))
 
 
-def _joined(text: str, begins: list[_Match], ends: list[_Match]) -> list[list[int]]:
+def _sentence_spans(text: str, begins: list[_Match], ends: list[_Match]) -> list[list[int]]:
     """Return [begin, end] of each sentence, from the matches of begins and ends and from the gaps between them."""
     spans: list[list[int]] = []
     begin = end = first = 0

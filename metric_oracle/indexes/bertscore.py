@@ -89,8 +89,8 @@ class StateDocuments(TokenDocuments):
         assert reports.scratch is not None
         encoder = opened_encoder.encoder
         tokens = encoder.tokenize(texts)
-        distinct, document_of_text = _distinct(tokens)
-        block = _block(len(distinct.ids), encoder.width, opened_encoder.max_memory)
+        distinct, document_of_text = _distinct_tokens(tokens)
+        block = _block_tokens(len(distinct.ids), encoder.width, opened_encoder.max_memory)
         opened_encoder.tell(_plan(distinct, encoder, opened_encoder.storage, block))
         if tokens.n_truncated:
             opened_encoder.tell(
@@ -157,7 +157,7 @@ class StateDocuments(TokenDocuments):
         """
         stored: StateDocuments = prepared.values
         tokens, is_cut = stored.tokens_of(prepared)
-        distinct, document_of_row = _distinct(tokens)
+        distinct, document_of_row = _distinct_tokens(tokens)
         storage = stored.states.dtype if opened_encoder is None else opened_encoder.storage
         description = {
             "encoder": stored.description["encoder"],
@@ -278,7 +278,7 @@ class StateDocuments(TokenDocuments):
                 f"{len(lacking)} of {len(words)} without ({shown(*lacking[:3])})",
                 "Remove these reports from the test file: every candidate would score the same.",
             )
-        distinct, which = _distinct(tokens)
+        distinct, which = _distinct_tokens(tokens)
         if isinstance(idf, str) and idf == "off":
             weight = self.weights_off(max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1))
         else:
@@ -403,7 +403,7 @@ _SCREEN_ARRAYS = (
 )  # fmt: skip
 
 
-def _distinct(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
+def _distinct_tokens(tokens: Tokens) -> tuple[Tokens, np.ndarray]:
     """Return the distinct token sequences, longest first, as `Tokens`, and which each text has: int64[n]."""
     which, first = distinct_lists(tokens.ptr, tokens.ids)
     order = np.argsort(-np.diff(tokens.ptr)[first], kind="stable")
@@ -430,7 +430,7 @@ def _memory(n_tokens: int, width: int, block: int) -> int:
     return n_tokens * BOUND_BYTES + (SAMPLE * 3 + block * 16) * width * 4 + block * n_cells(n_tokens) * 4
 
 
-def _block(n_tokens: int, width: int, max_memory: float | None) -> int:
+def _block_tokens(n_tokens: int, width: int, max_memory: float | None) -> int:
     """Return the most tokens per block with which a build stays within `max_memory` GB, None for no limit.
 
     Raise InputError if no block is small enough.

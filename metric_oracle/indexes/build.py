@@ -91,7 +91,7 @@ def build_index(
             _check_new(out)  # another build may have finished in the meantime
             _build(reports, building, kinds, (source, section), states or {}, silent if progress is None else progress)
             move_folder(building, out)
-            _finish(out)
+            _remove_build_files(out)
     except OSError as error:
         if error.errno not in _NO_ROOM and not any(
             _is_near(out, name) for name in (error.filename, error.filename2) if name is not None
@@ -114,7 +114,7 @@ def _is_near(out: Path, error_path: Any) -> bool:
     return path.is_relative_to(out) or path.is_relative_to(building) or out.is_relative_to(path)
 
 
-def _finish(out: Path) -> None:
+def _remove_build_files(out: Path) -> None:
     """Remove the files that only the build needed from a finished index."""
     for name in (PROGRESS, LOCK):
         (out / name).unlink(missing_ok=True)
@@ -128,7 +128,7 @@ def _check_new(out: Path) -> None:
     manifest.check_name(out, "out")
     if all((out / name).is_file() for name in (manifest.NAME, LOCK)):
         with suppress(OSError, InputError), exclusive(out, "build"):
-            _finish(out)
+            _remove_build_files(out)
     check_new_folder("out", out)
 
 

@@ -27,10 +27,10 @@ class CombinedDocuments(Documents):
     def join(cls, parts: dict[str, Any]) -> Self:
         """Join the representations of one corpus, by name, on its rows."""
         # BERTScore, which a model encodes, comes first, so that its documents ascend.
-        return cls._of(parts, sorted(parts, key=lambda name: not REPRESENTATIONS[name].is_encoded))
+        return cls._distinct_combinations(parts, sorted(parts, key=lambda name: not REPRESENTATIONS[name].is_encoded))
 
     @classmethod
-    def _of(cls, parts: dict[str, Any], names: Sequence[str]) -> Self:
+    def _distinct_combinations(cls, parts: dict[str, Any], names: Sequence[str]) -> Self:
         """Return the distinct combinations of documents of `parts`, sorted by those of `names` in turn."""
         n_rows = max(len(part.document_of_row) for part in parts.values())
         columns = [documents_of_rows(parts[name].row_ptr, parts[name].row_id, n_rows) for name in names]
@@ -67,7 +67,7 @@ class CombinedDocuments(Documents):
 
     def _queries(self, parts: dict[str, Any]) -> Self:
         """Return the combinations of queries that are encoded for each representation, by name."""
-        return self._of(parts, [*parts])
+        return self._distinct_combinations(parts, [*parts])
 
     def item(self, document: int) -> dict[str, Any]:
         """Return the documents for the plain scorers of the metrics, keyed by representation."""

@@ -48,7 +48,7 @@ class PositiveDocuments(Documents):
                 "labels": len(reports.ids) * n_labels,
                 "reports": len(reports.ids),
             }
-        _check(prevalence, n_labels)
+        _check_prevalence(prevalence, n_labels)
         return replace(found, prevalence=prevalence)
 
     @property
@@ -69,7 +69,7 @@ class PositiveDocuments(Documents):
         return set(np.flatnonzero(self.positive[document]).tolist()), self.prevalence
 
 
-def _check(prevalence: dict[str, int], n_labels: int) -> None:
+def _check_prevalence(prevalence: dict[str, int], n_labels: int) -> None:
     """Raise InputError unless the prevalence has exactly its three counts, and they fit `n_labels` labels a report."""
     names = ("positives", "labels", "reports")
     counts = [prevalence.get(name) for name in names] if isinstance(prevalence, dict) else []

@@ -61,11 +61,11 @@ class EntityDocuments(Documents):
     @classmethod
     def build(cls, kind: str, corpus: Corpus) -> "EntityDocuments":
         """Index the entities of the reports, without their texts."""
-        return cls(_distinct(*corpus.reports.attached[kind].both))
+        return cls(_distinct_lists(*corpus.reports.attached[kind].both))
 
     def encode(self, reports: Reports) -> "EntityDocuments":
         """Return the distinct lists of the queries; raise InputError unless their vectors have the index's width."""
-        lists = _distinct(*reports.attached["entities"].both)
+        lists = _distinct_lists(*reports.attached["entities"].both)
         widths = lists.vectors.shape[1], self.lists.vectors.shape[1]
         if len(lists.vectors) and len(self.lists.vectors) and widths[0] != widths[1]:
             raise InputError(
@@ -109,7 +109,7 @@ class EntityDocuments(Documents):
         )
 
 
-def _distinct(table: EntityTable, of_row: np.ndarray) -> EntityLists:
+def _distinct_lists(table: EntityTable, of_row: np.ndarray) -> EntityLists:
     """Return the distinct lists of reports, in order of first use.
 
     `of_row` has the place of each report's entities in the table, or -1.

@@ -119,12 +119,12 @@ class Index:
             check_ids(to_numpy(table["distinct_id"]), self.content["counts"]["distinct_texts"])
             return table
 
-        return self._read("reports.arrow", read)
+        return self._read_undamaged("reports.arrow", read)
 
     @cached_property
     def distinct(self) -> pa.Table:
         """The distinct texts: columns text, first_row, multiplicity."""
-        return self._read("distinct.arrow", lambda: read_table(self._files["distinct.arrow"], DISTINCT))
+        return self._read_undamaged("distinct.arrow", lambda: read_table(self._files["distinct.arrow"], DISTINCT))
 
     @property
     def columns(self) -> list[str]:
@@ -132,14 +132,14 @@ class Index:
         return self.content.get("columns", [])
 
     @cached_property
-    def _kept(self) -> pa.Table:
+    def _kept_columns(self) -> pa.Table:
         """The columns that are kept with the reports."""
         schema = pa.schema({name: pa.large_string() for name in self.columns})
-        return self._read(COLUMNS, lambda: read_table(self._files[COLUMNS], schema))
+        return self._read_undamaged(COLUMNS, lambda: read_table(self._files[COLUMNS], schema))
 
-    def _column(self, name: str) -> pa.ChunkedArray:
+    def _unchecked_column(self, name: str) -> pa.ChunkedArray:
         """Return "study_id", "text" or a kept column of all rows, unchecked."""
-        return (self._kept if name in self.columns else self.reports)[name]
+        return (self._kept_columns if name in self.columns else self.reports)[name]
 
     @property
     def n_shards(self) -> int:
@@ -152,13 +152,15 @@ class Index:
 
     def take(self, column: str, rows: np.ndarray) -> pa.ChunkedArray:
         """Return "study_id", "text" or a kept column of some rows, integers in any order."""
-        return self._read("reports.arrow", lambda: checked_strings(take_strings(self._column(column), rows)))
+        return self._read_undamaged(
+            "reports.arrow", lambda: checked_strings(take_strings(self._unchecked_column(column), rows))
+        )
 
     def strings(self, column: str) -> pa.ChunkedArray:
         """Return "study_id", "text" or a kept column of all rows."""
-        return self._read("reports.arrow", lambda: checked_strings(self._column(column)))
+        return self._read_undamaged("reports.arrow", lambda: checked_strings(self._unchecked_column(column)))
 
-    def _read(self, what: str, read: Callable[[], Any]) -> Any:
+    def _read_undamaged(self, what: str, read: Callable[[], Any]) -> Any:
         """Return what `read` returns; raise DamagedIndexError if damage makes it fail. `what` names the file."""
         try:
             return read()
@@ -230,7 +232,7 @@ class Index:
                     {part.name: self.part(part.name) for part in representation.parts}
                 )
             else:
-                opened = self._read(kind, partial(self._load, kind))
+                opened = self._read_undamaged(kind, partial(self._load, kind))
             self._opened[kind] = opened if self._counted is None else self._weighted(kind, opened, self._counted)
         return self._opened[kind]
 

@@ -41,7 +41,7 @@ class LabelDocuments(VectorDocuments):
     @classmethod
     def build(cls, kind: str, corpus: Corpus) -> "LabelDocuments":
         """Index the labels of the reports, without their texts."""
-        return cls._of(corpus.reports, corpus.reports.attached[kind].settings[cls.setting])
+        return cls._distinct_vectors(corpus.reports, corpus.reports.attached[kind].settings[cls.setting])
 
     @classmethod
     def of_shards(cls, shards: Sequence[tuple[int, "LabelDocuments"]]) -> "LabelDocuments":
@@ -65,7 +65,7 @@ class LabelDocuments(VectorDocuments):
 
     def encode(self, reports: Reports) -> Self:
         """Return the distinct label vectors of the queries, with the values that the index uses."""
-        return self._of(reports, self.meaning)
+        return self._distinct_vectors(reports, self.meaning)
 
     def counts(self) -> dict[str, Any]:
         """Return `meaning` under the name that `setting` gives it."""
@@ -98,7 +98,7 @@ class LabelDocuments(VectorDocuments):
         return cls(meaning=meaning, **columns)
 
     @classmethod
-    def _of(cls, reports: Reports, meaning: str) -> Self:
+    def _distinct_vectors(cls, reports: Reports, meaning: str) -> Self:
         """Return the distinct label vectors of reports that have labels."""
         classes, of_row = reports.attached[cls.kind].both
         used, used_of_row = in_order_of_use(of_row)

@@ -101,11 +101,11 @@ class IndexFiles:
         except (FileNotFoundError, NotADirectoryError, ValueError):
             raise no_index(folder) from None
         try:
-            self.manifest = _parse(_read(descriptor, NAME), folder)
-            stamps = _read(descriptor, STAMPS)
+            self.manifest = _parse(_read_small_file(descriptor, NAME), folder)
+            stamps = _read_small_file(descriptor, STAMPS)
             self._maps: dict[str, mmap.mmap] = {}
             self._stamps: dict[str, tuple[int, int, int]] = {}
-            for name, entry in self._described.items():
+            for name, entry in self._entries.items():
                 self._open(descriptor, name, entry)
         finally:
             os.close(descriptor)
@@ -115,7 +115,7 @@ class IndexFiles:
             self._verified = {name for name, (n, time, _) in self._stamps.items() if recorded.get(name) == [n, time]}
 
     @property
-    def _described(self) -> dict[str, dict[str, Any]]:
+    def _entries(self) -> dict[str, dict[str, Any]]:
         """What the manifest records of each file, by name."""
         return self.manifest["content"]["files"]
 
@@ -151,39 +151,39 @@ class IndexFiles:
         Raise DamagedIndexError if it does not have it.
         """
         if name not in self._verified:
-            self._check(name)
+            self._verify(name)
         return self._maps[name]
 
     def of(self, kind: str) -> dict[str, mmap.mmap]:
         """Return the mapped files of a representation, keyed by their names in its folder."""
         return {name.removeprefix(f"{kind}/"): self[name] for name in self._maps if name.startswith(f"{kind}/")}
 
-    def _check(self, name: str) -> None:
+    def _verify(self, name: str) -> None:
         """Compare a file with its checksum, unless a note says that this user has done so before, and write a note.
 
         Raise DamagedIndexError if it does not have it. A note is an empty file in a folder of the user, named by
         checksum, size, time and inode of the verified file.
         """
         home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        wanted = self._described[name]["sha256"]
+        wanted = self._entries[name]["sha256"]
         note = Path(home) / "metric-oracle/checked" / checksum([wanted, *self._stamps[name]])
         with suppress(OSError):
             if note.exists():
                 self._verified.add(name)
                 return
-        self._compare(name)
+        self._compare_checksum(name)
         # Notes only save time. If none can be written, the file is read again next time.
         with suppress(OSError):
             note.parent.mkdir(parents=True, exist_ok=True)
             note.touch()
 
-    def _compare(self, name: str) -> None:
+    def _compare_checksum(self, name: str) -> None:
         """Read a file; raise DamagedIndexError unless it has its checksum. Afterwards it counts as verified."""
         hasher, mapped = hashlib.sha256(), self._maps[name]
         for first in range(0, len(mapped), PIECE):
             hasher.update(memoryview(mapped)[first : first + PIECE])
             mapped.madvise(mmap.MADV_DONTNEED, first, min(PIECE, len(mapped) - first))
-        if hasher.hexdigest() != self._described[name]["sha256"]:
+        if hasher.hexdigest() != self._entries[name]["sha256"]:
             raise DamagedIndexError(
                 f"{name} in {self.folder} does not have its checksum in {NAME}: the file was altered.",
                 "Build the index again.",
@@ -193,7 +193,7 @@ class IndexFiles:
     def verify(self) -> None:
         """Read every file; raise DamagedIndexError if one does not have its checksum."""
         for name in self._maps:
-            self._compare(name)
+            self._compare_checksum(name)
 
 
 def _open_file(directory: int, name: str) -> int | None:
@@ -211,7 +211,7 @@ def _open_file(directory: int, name: str) -> int | None:
     return None
 
 
-def _read(directory: int, name: str) -> bytes | None:
+def _read_small_file(directory: int, name: str) -> bytes | None:
     """Return the content of a small file of an open directory, None if there is no such file."""
     descriptor = _open_file(directory, name)
     if descriptor is None:

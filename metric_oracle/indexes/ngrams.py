@@ -199,7 +199,7 @@ class NgramIndex(FeatureDocuments):
         reports, texts, text_of_row, readers = corpus
         if readers is None or not all(m.representation == kind and m.kernel in ("bleu", "rouge_l") for m in readers):
             return build_ngrams(kind, texts, text_of_row, reports.scratch)
-        return build_ngrams(kind, texts, text_of_row, max_order=max(map(_order_of, readers)), is_searched=False)
+        return build_ngrams(kind, texts, text_of_row, max_order=max(map(_greatest_order, readers)), is_searched=False)
 
     def files(self) -> Iterator[tuple[str, Columns]]:
         """Yield all arrays as one file."""
@@ -242,7 +242,7 @@ class NgramQueries(Documents):
 
     def arrays(self, metric: Metric, queries: Documents) -> SequenceBatch:
         """Return the arrays that the kernels of a metric read."""
-        index = self.index_of(_order_of(metric))
+        index = self.index_of(_greatest_order(metric))
         words = self.corpus.ids_of_words(index.words)[index.sequence]
         return SequenceBatch(as_queries(index.features, self.corpus.ids_of(index)), words, index.sequence_ptr)
 
@@ -251,7 +251,7 @@ class NgramQueries(Documents):
         return self.items[document]
 
 
-def _order_of(metric: Metric) -> int:
+def _greatest_order(metric: Metric) -> int:
     """Return the greatest order of the n-grams that BLEU or ROUGE-L reads."""
     return int(str(metric.options.get("order", 1)))
 

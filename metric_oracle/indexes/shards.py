@@ -72,8 +72,8 @@ class ShardSet(Index):
         self.manifest = _read_set(folder)
         self._counted = None
         self._frequencies: dict[str, tuple[int, np.ndarray]] = {}
-        self._joined: dict[str, Any] = {}
-        self._kept: OrderedDict[int, Shard] = OrderedDict()
+        self._parts_of_shards: dict[str, Any] = {}
+        self._open_shards: OrderedDict[int, Shard] = OrderedDict()
         paths = [entry["path"] for entry in self.content["shards"]]
         lacking = [path for path in paths if not (folder / path / manifest.NAME).is_file()]
         if lacking:
@@ -95,12 +95,12 @@ class ShardSet(Index):
 
     def shard(self, place: int) -> Shard:
         """Return a shard by its number; the `OPEN` shards that were used last stay open."""
-        if place not in self._kept:
-            self._kept[place] = Shard(self, place)
-        self._kept.move_to_end(place)
-        if len(self._kept) > OPEN:
-            self._kept.popitem(last=False)
-        return self._kept[place]
+        if place not in self._open_shards:
+            self._open_shards[place] = Shard(self, place)
+        self._open_shards.move_to_end(place)
+        if len(self._open_shards) > OPEN:
+            self._open_shards.popitem(last=False)
+        return self._open_shards[place]
 
     @cached_property
     def first_rows(self) -> np.ndarray:
@@ -152,10 +152,10 @@ class ShardSet(Index):
         if not self.is_joined(metric):
             self._refuse()
         kind = metric.representation
-        if kind not in self._joined:
+        if kind not in self._parts_of_shards:
             parts = [(shard.first_row, shard.representation(metric)) for shard in self.shards()]
-            self._joined[kind] = metric.reads.load_class().of_shards(parts)
-        return self._joined[kind]
+            self._parts_of_shards[kind] = metric.reads.load_class().of_shards(parts)
+        return self._parts_of_shards[kind]
 
     def is_joined(self, metric: Metric) -> bool:
         """Return whether the documents that a metric compares are joined into those of a single index.
@@ -248,7 +248,7 @@ def write_set(folder: Path, n_shards: int, plan_sum: str) -> None:
         if shard.columns != shards[0].columns:
             _differ(folder, "kept columns", shard)
     representations = {
-        kind: _joined(folder, kind, shards, [content["representations"][kind] for content in contents])
+        kind: _representation_entry(folder, kind, shards, [content["representations"][kind] for content in contents])
         for kind in kinds
     }
     content = {
@@ -346,7 +346,9 @@ def _check_studies(shards: Sequence[Index]) -> None:
         )
 
 
-def _joined(folder: Path, kind: str, shards: Sequence[Index], entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _representation_entry(
+    folder: Path, kind: str, shards: Sequence[Index], entries: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     """Return what the set's manifest records of the representation `kind`; `entries` are those of the shards.
 
     Ints are added; InputError is raised unless all other values are equal, but for those of `_FREE`.

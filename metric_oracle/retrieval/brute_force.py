@@ -52,8 +52,8 @@ def answers_of(
     metric = pairs.metric
     n, sign = len(lists), metric.sign
     answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.empty(0))
-    values = _values(pairs, chosen, tell)
-    scores, error = _sum(metric, values)
+    values = _scores_by_metric(pairs, chosen, tell)
+    scores, error = _sum_of_scores(metric, values)
     for i, (place, excluded) in enumerate(lists):
         q, signed = chosen[place], sign * scores[place]
         documents = np.arange(len(signed))
@@ -80,7 +80,7 @@ def answers_of(
     return answers
 
 
-def _values(pairs: Pairs, chosen: Sequence[int], tell: Advance) -> dict[str, tuple[np.ndarray, float]]:
+def _scores_by_metric(pairs: Pairs, chosen: Sequence[int], tell: Advance) -> dict[str, tuple[np.ndarray, float]]:
     """Return, by name of each metric of a sum, scores float64[n, D] and a bound of their error.
 
     Rows are those of the distinct queries `chosen`, columns all documents; see `_scores`.
@@ -93,14 +93,14 @@ def _values(pairs: Pairs, chosen: Sequence[int], tell: Advance) -> dict[str, tup
 
 
 def _of_metric(metric: Metric, part: Part, chosen: Sequence[int], tell: Advance) -> tuple[np.ndarray, float]:
-    """Return what `_values` does for one of the metrics and the documents of one part."""
+    """Return what `_scores_by_metric` does for one of the metrics and the documents of one part."""
     (representation, own), (encoded, of_query) = part.representation.of_metric(metric), part.encoded.of_metric(metric)
     queries, which = np.unique(of_query[part.place[list(chosen)]], return_inverse=True)
     scores, error = _scores(metric, representation, encoded, queries.tolist(), tell)
     return scores[which][:, own], error
 
 
-def _sum(metric: Metric, values: Mapping[str, tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]:
+def _sum_of_scores(metric: Metric, values: Mapping[str, tuple[np.ndarray, float]]) -> tuple[np.ndarray, float]:
     """Return a sum of scores, float64[n, D], with a bound of its error; `values` has both for each metric by name."""
     terms = metric.terms
     total = composite([values[name][0] for name in terms], terms.values(), metric.intercept)

@@ -101,10 +101,10 @@ def build_streamed(
     shared = SharedSources(files, models, encoder)
     opened_encoder = shared.opened_encoder()
     plan = {
-        "reports": _described(path),
+        "reports": _identity_of(path),
         "rows": n,
         "reading": {**read.given, **({"keep": list(keep)} if keep else {})},
-        "files": {name: _described(value) for name, value in files.items()},
+        "files": {name: _identity_of(value) for name, value in files.items()},
         "models": {name: str(value) for name, value in models.items() if name not in ("tell", "progress", "device")},
         "encoding": None if opened_encoder is None else _settings(opened_encoder),
         "metrics": metrics,
@@ -153,7 +153,7 @@ def build_cut(
 
     `files` are the sources as they were given, by the name of the argument.
     """
-    of_models = {name: _described(value) for name, value in files.items() if is_model(name, value)}
+    of_models = {name: _identity_of(value) for name, value in files.items() if is_model(name, value)}
     plan = {"inputs": inputs_digest(inputs), "rows": n, "models": of_models, "metrics": metrics}
 
     def make(first: int, shared: Any) -> Reports:
@@ -173,7 +173,7 @@ def build_cut(
     return build_set(slices, out, plan, metrics=metrics, progress=progress)
 
 
-def _described(value: Any) -> Any:
+def _identity_of(value: Any) -> Any:
     """Return what tells an argument of one build from that of another: path, size and modification time of a file.
 
     For an object in memory it is only its type.

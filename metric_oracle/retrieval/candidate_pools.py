@@ -82,7 +82,7 @@ class CandidatePool:
         lists = [found[name] if name in found else search.rows(queries, size) for search, name, size in searched]
         # Those that `expectation` draws, so that the scores of a pool say what chance gives, too.
         drawn = drawn_rows(np.arange(self.index.n_reports), n, self.seed, self.draws)
-        return [_joined([of_queries[q] for of_queries in lists], drawn[q]) for q in range(n)]
+        return [_pool_of_lists([of_queries[q] for of_queries in lists], drawn[q]) for q in range(n)]
 
     def scores(self, queries: Reports, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the score of each list's metric for corpus rows of each query, float64[M, n]; NaN for what it cannot.
@@ -121,7 +121,7 @@ class CandidatePool:
         return {"size": ALL if self.is_whole else self.size, "lists": lists, **drawn}
 
 
-def _joined(lists: Sequence[np.ndarray], drawn: np.ndarray) -> PoolRows:
+def _pool_of_lists(lists: Sequence[np.ndarray], drawn: np.ndarray) -> PoolRows:
     """Return the pool of a query from its lists of rows, each best first, and the rows drawn for it."""
     rows = np.unique(np.concatenate([*lists, np.empty(0, np.int64)]))
     places = np.zeros((len(lists), len(rows)), np.int64)

@@ -107,7 +107,7 @@ class Pairs:
         """The settings of the encoded queries, which a signature records."""
         return dict(self.parts[0].encoded.settings)
 
-    def _place(self, document: int) -> tuple[Part, int]:
+    def _part_of(self, document: int) -> tuple[Part, int]:
         """Return the part that has a document, and the document's number in it."""
         # NumPy's search lets another thread take the interpreter, and then waits for it at each checked pair.
         part = bisect_right(self.document_ptr, document) - 1
@@ -117,7 +117,7 @@ class Pairs:
         """Return the number of corpus rows with a document equal to each of some, in all parts: int64[n]."""
         if len(self.parts) == 1:  # whose documents are distinct
             return np.diff(self.row_ptr)[documents]
-        keys = [part.representation.key(own) for part, own in map(self._place, documents.tolist())]
+        keys = [part.representation.key(own) for part, own in map(self._part_of, documents.tolist())]
         n_rows = dict.fromkeys(keys, 0)
         for part in self.parts:
             for document, n in enumerate(np.diff(part.representation.row_ptr).tolist()):
@@ -205,7 +205,7 @@ class Pairs:
 
     def items(self, query: int, document: int) -> tuple[Any, Any]:
         """Return a document and a distinct query as candidate and reference for the plain scorer."""
-        part, own = self._place(document)
+        part, own = self._part_of(document)
         return part.representation.item(own), part.encoded.item(int(part.place[query]))
 
     def plain(self, query: int, document: int) -> tuple[float, dict[str, Any]]:

@@ -180,14 +180,14 @@ def expectation_of(
         for q, of_query in zip(range(first, last), pairs.scan(range(first, last)), strict=True):
             exponent, lowest, n = summarise(of_query, rows, ranks, room, statistics_of[q])
             of_block.append(_Bins(exponent, lowest, room.counts[0, :n] * times[q]))
-        histograms.append(reduce(_joined, of_block))
+        histograms.append(reduce(_added_bins, of_block))
         idle.append(room)
         return last - first
 
     threads = plan.options.threads or n_threads()
     count = counter(progress, "", len(queries.ids))
     run_blocks(run, range(0, len(times), size), len(times), threads, count, len(pairs.which))
-    total = reduce(_joined, histograms)
+    total = reduce(_added_bins, histograms)
     edges, counts = _histogram(total, float(statistics_of[:, 2].min()), float(statistics_of[:, 3].max()), bins)
     mean, sd, least, greatest, *columns = statistics_of[pairs.which].T
     table = pa.table(
@@ -306,12 +306,12 @@ def _control(plan: Plan, queries: Reports, rows: np.ndarray, means: np.ndarray) 
 def read_expectation(path: str | Path) -> Expectation:
     """Read the file that `Expectation.write` wrote."""
     names = ("expectation", "baseline expectation")
-    table, signature = read_signed(Path(path), names, ("query_id",), _described)
+    table, signature = read_signed(Path(path), names, ("query_id",), _with_column_types)
     histogram = signature.pop("histogram")
     return Expectation(table, np.array(histogram["edges"]), np.array(histogram["counts"], np.int64), signature)
 
 
-def _described(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
+def _with_column_types(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     """Return the table with the column types that CSV does not record; raise ValueError if it is not an expectation."""
     edges, counts = (np.array(signature["histogram"][name], float) for name in ("edges", "counts"))
     whole = table.num_rows > 0 and len(edges) == len(counts) + 1 and counts.sum() > 0
@@ -355,7 +355,7 @@ def _coarser(bins: _Bins, exponent: int) -> _Bins:
     return _Bins(exponent, int(wide_bin[0]), counts)
 
 
-def _joined(a: _Bins, b: _Bins) -> _Bins:
+def _added_bins(a: _Bins, b: _Bins) -> _Bins:
     """Return the sum of two histograms, with bins as wide as the wider ones, or wider if more than `BINS` result."""
     from metric_oracle.kernels._distribution import BINS
 

@@ -178,7 +178,7 @@ def _score_matrices(
         columns,
     )
     before = offsets_of(n_candidates[cells.matrix[columns]])[first_column]
-    edges = _edges(before, threads)
+    edges = _block_starts(before, threads)
     n_documents = int(pairs.document_ptr[-1])
 
     def run(block: int) -> int:
@@ -194,7 +194,7 @@ def _score_matrices(
         mirror_cells(cells, out)
 
 
-def _edges(before: np.ndarray, threads: int) -> list[int]:
+def _block_starts(before: np.ndarray, threads: int) -> list[int]:
     """Return the first query of each block of distinct queries, and at the end the number of queries.
 
     `before`, int64[n + 1], has the number of cells before each query, and of all. A block has at most `AT_ONCE` cells,
@@ -259,7 +259,7 @@ def groups_of(given_groups: Given, argument: str, other: Groups | None = None) -
         groups = dict(data if isinstance(data, Mapping) else enumerate(data))
         if not groups or any(isinstance(group, list | tuple) for group in groups.values()):
             keys = list(groups)
-    if other is not None and _distinct(keys) != _distinct(other.keys):
+    if other is not None and _distinct_keys(keys) != _distinct_keys(other.keys):
         value = "one group" if keys is None else f"{len(keys)} groups"
         rule = "must be one group" if other.keys is None else f"must be {len(other.keys)} groups with the same keys"
         step = "Pass candidates and references in the same form."
@@ -280,7 +280,7 @@ def groups_of(given_groups: Given, argument: str, other: Groups | None = None) -
     return Groups(joined, keys, np.array([len(groups[key]) for key in keys], np.int64), isinstance(data, Mapping))
 
 
-def _distinct(keys: Sequence[Any] | None) -> set[Any] | None:
+def _distinct_keys(keys: Sequence[Any] | None) -> set[Any] | None:
     """Return the distinct keys of the groups, None if they have no keys."""
     return None if keys is None else set(keys)
 
@@ -375,8 +375,8 @@ def pairwise(
 def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[Reports, Reports]:
     """Return references and candidates with their sources; they are one object if `candidates` is `references`."""
     sides = Sides.of(None if references is candidates else references, {_NAME: candidates}).read(
-        as_truth=lambda side: _whole(side.read(keep_empty=True)),
-        as_written=lambda side, section: _whole(side.read(predictions=True, default_section=section)),
+        as_truth=lambda side: _complete_reports(side.read(keep_empty=True)),
+        as_written=lambda side, section: _complete_reports(side.read(predictions=True, default_section=section)),
     )
     written = sides.written[_NAME]
     if references is candidates:
@@ -385,7 +385,7 @@ def _loaded(references: AttachedReports, candidates: AttachedReports) -> tuple[R
     return sides.load(_NAME, sides.read_truth, written)
 
 
-def _whole(reports: Reports) -> Reports:
+def _complete_reports(reports: Reports) -> Reports:
     """Return reports as they are scored, whatever was left out before; raise InputError if one is missing."""
     n_missing = len(reports.states.get("missing", ()))
     if n_missing:

@@ -84,7 +84,7 @@ def score_rows(
             got,
             "Pass rows of this index.",
         )
-    metrics = _chosen(index, queries, names, pair_models)
+    metrics = _requested_metrics(index, queries, names, pair_models)
     pair_models = with_pair_models(metrics, pair_models)
     single = list(dict.fromkeys(part for metric in metrics for part in metric.terms))
     settings = options.settings
@@ -159,7 +159,7 @@ def with_judge(
     return replace(scores, table=table, signature=signature)
 
 
-def _chosen(
+def _requested_metrics(
     index: Index, queries: Reports, metrics: Sequence[str] | None, pair_models: Mapping[str, PairModel]
 ) -> list[Metric]:
     """Return the requested metrics, each once; by default of those for which all sources are there.

@@ -98,7 +98,7 @@ def merge(parts: option_types.Parts) -> Results:
         raise InputError("parts", "must be at least one file", "none", "Name the files of all parts of a search.")
     read = [(Path(path), read_part(path)) for path in parts]
     read.sort(key=lambda given: not given[1].table.num_rows)  # parts without rows last
-    _check(read)
+    _check_parts(read)
     first, full = read[0][1].signature, read[0][1].table
     if not full.num_rows:
         _altered(read[0][0])
@@ -118,7 +118,7 @@ def merge(parts: option_types.Parts) -> Results:
     return Results(table, signature | joined_stages(stages))
 
 
-def _check(parts: Sequence[tuple[Path, Results]]) -> None:
+def _check_parts(parts: Sequence[tuple[Path, Results]]) -> None:
     """Raise InputError unless `parts`, files and their contents, are all parts of one search, each once."""
     path, first = parts[0]
     n = first.signature["part"]["of"]

@@ -95,7 +95,7 @@ def plan(
     backend = check_backend(options.backend, metric)
     if backend == "reference":
         check_left_out({"where": options.where or None}, 'with backend "reference"')
-    opened = _checked(index, metric, options, progress)
+    opened = _open_checked(index, metric, options, progress)
     k, n_rows = options.k, n_scorable(opened, metric)
     check_in_range("k", k, ge=1, le=n_rows, note=f" (reports that {metric.name} can score)")
     if options.part is not None:
@@ -146,10 +146,10 @@ def plan_scores(
     options.check_used(("text", "threads", *options.settings), "scores without a search")
     metric = get_metric(metric)
     check_searched(metric)
-    return Plan(_checked(index, metric, options, progress), metric, options)
+    return Plan(_open_checked(index, metric, options, progress), metric, options)
 
 
-def _checked(index: AnyIndex, metric: Metric, options: SearchOptions, progress: Progress | None) -> Index:
+def _open_checked(index: AnyIndex, metric: Metric, options: SearchOptions, progress: Progress | None) -> Index:
     """Return the opened index; raise InputError if the metric does not have an option, or the index not its data."""
     check_left_out(options.settings, f"for metric {metric.name!r}", allowed=metric.settings)
     opened = corpus_of(index, [metric], progress, exclude=options.exclude)

@@ -202,7 +202,7 @@ def rerank_pools(
                 held[reference] = scored
     places = None
     if audit and len(pool.lists) == 1:
-        places = np.array([_place(pool, queries.take(np.array([q])), sign * of_corpus[q]) for q in audited])
+        places = np.array([_rank_of_best(pool, queries.take(np.array([q])), sign * of_corpus[q]) for q in audited])
     if recall is not None and places is not None:
         pool = pool.of_size(conformal_pool(places, recall))
         pools = None if pool.is_whole else pool.rows(queries)
@@ -300,7 +300,7 @@ def _pick(rows: np.ndarray, scores: np.ndarray, components: Mapping[str, np.ndar
     return _Best(rows[order], scores[order], parts, ties, len(rows))
 
 
-def _place(pool: CandidatePool, query: Reports, gains: np.ndarray) -> int:
+def _rank_of_best(pool: CandidatePool, query: Reports, gains: np.ndarray) -> int:
     """Return the rank, from 1, of the first best report of the corpus in the whole list of the pool's only metric.
 
     It is `_NOT_RANKED` if that metric can score no best report. `gains`, float64[N], are the judge's scores of all
@@ -316,7 +316,7 @@ def _audit_entry(seed: int, regret: np.ndarray, places: np.ndarray | None, recal
     """Return the entry of the signature that describes an audit: regret, ranks of the best reports, and the recall.
 
     The recall is the one measured with its interval, or the one that was asked for. `regret`, float64[m], is by how
-    much the best score of the corpus is better than that of the pool; `places` are those of `_place`.
+    much the best score of the corpus is better than that of the pool; `places` are those of `_rank_of_best`.
     """
     n, missed = len(regret), int((regret > 0).sum())
     entry: dict[str, Any] = {

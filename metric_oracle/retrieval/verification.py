@@ -357,8 +357,10 @@ class _Check:
             _, rows_of_query, _, ties, fallback, documents = zip(*answers, strict=True)
             if rows and list(rows_of_query) not in [possible[query] for possible in rows]:
                 _fail("the rows", query, f"differ from those of baseline {self.baseline!r}")
-            self._compare(query, "fallback", rows_of_query, fallback, [False] * self.k)
-            self._compare(query, "n_ties", rows_of_query, ties, [self.n_rows_like[document] for document in documents])
+            self._compare_column(query, "fallback", rows_of_query, fallback, [False] * self.k)
+            self._compare_column(
+                query, "n_ties", rows_of_query, ties, [self.n_rows_like[document] for document in documents]
+            )
 
     def _check_ranked(self, query: str, answers: Sequence[tuple[Any, ...]]) -> None:
         """Raise unless order, ties and fall-back report of one query's lines, by rank, agree with their scores.
@@ -371,7 +373,7 @@ class _Check:
             _fail(
                 "the first answer", query, f"must be row {self.most_frequent}, the most frequent report; got {rows[0]}"
             )
-        self._compare(query, "fallback", rows, fallback, [falls, *[False] * (len(rows) - 1)])
+        self._compare_column(query, "fallback", rows, fallback, [falls, *[False] * (len(rows) - 1)])
         order = [(-self.metric.sign * score, row) for score, row in zip(scores, rows, strict=True)][1 if falls else 0 :]
         if len(set(rows)) < len(rows) or order != sorted(order):
             rest = f"must be {len(rows)} different rows, ordered by score, then by row, and are not"
@@ -384,9 +386,11 @@ class _Check:
             ptr = self.pairs.row_ptr
             least = sum(int(ptr[u + 1] - ptr[u]) for u in tied if u >= 0)
         expected = [times[score] if score != scores[-1] else max(ties[-1], least) for score in scores]
-        self._compare(query, "n_ties", rows, ties, expected)
+        self._compare_column(query, "n_ties", rows, ties, expected)
 
-    def _compare(self, query: str, name: str, rows: Sequence[int], stored: Sequence[Any], right: Sequence[Any]) -> None:
+    def _compare_column(
+        self, query: str, name: str, rows: Sequence[int], stored: Sequence[Any], right: Sequence[Any]
+    ) -> None:
         """Raise unless the stored values of one column equal the right ones, for one query."""
         for row, value, expected in zip(rows, stored, right, strict=True):
             if value != expected:

@@ -100,7 +100,7 @@ def attach_sources(
         if source.is_model(value):
             opened = source.open(value, model_options)
             made = (source, *_made_too(source, sources, settings))
-            run = partial(_run, opened, made, settings, tell, progress)
+            run = partial(_run_model, opened, made, settings, tell, progress)
             models.append(Model(tuple(one.name for one in made), run))
         elif callable(value):
             models.append(Model((source.name,), partial(_call, value, source, settings)))
@@ -176,7 +176,7 @@ def _made_too(source: Source, by_argument: Mapping[str, Any], settings: Mapping[
     ]
 
 
-def _run(
+def _run_model(
     model: Any,
     made: Sequence[Source],
     settings: Mapping[str, Any],

@@ -36,7 +36,7 @@ def as_vectors(file_or_data: Any, ids: Any) -> Vectors:
         ids, rows = list(rows), list(rows.values())
     try:
         values = as_array(rows)
-        keys = list(map(str, range(len(values)))) if ids is None else canonical_ids(_listed(ids), "ids")
+        keys = list(map(str, range(len(values)))) if ids is None else canonical_ids(_list_of_ids(ids), "ids")
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -46,7 +46,7 @@ def as_vectors(file_or_data: Any, ids: Any) -> Vectors:
     return Vectors(keys, checked_vectors(values, keys, "memory", "ids"))
 
 
-def _listed(ids: Any) -> list[Any]:
+def _list_of_ids(ids: Any) -> list[Any]:
     """Return ids in memory as a list; raise InputError for a path, or for an object that is not iterable."""
     if isinstance(ids, str | Path) or not isinstance(ids, Iterable):
         raise InputError(
@@ -83,7 +83,7 @@ def _npz(output: Any, ids: Sequence[str]) -> bytes:
     return buffer.getvalue()
 
 
-def _csv(output: Any, ids: Sequence[str]) -> bytes:
+def _csv_bytes(output: Any, ids: Sequence[str]) -> bytes:
     """Return the content of a CSV file of the label classes in CheXbert's output, with ids; `read_labels` reads it."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -98,7 +98,7 @@ class CheXbertSource(VectorSource):
     The output of `run` is embeddings float32[n, d], classes uint8[n, 14] and the number of texts that were cut off.
     """
 
-    endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".npz": _npz, ".csv": _csv}
+    endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".npz": _npz, ".csv": _csv_bytes}
 
     def is_model(self, file_or_model: Any) -> bool:
         """Return whether it is a path that ends with .pth, that of a checkpoint."""

@@ -102,7 +102,7 @@ def flat_lists(table: Table, column_name: str, depth: int) -> list[Any]:
     return [*levels, cells]
 
 
-def _parquet(output: Any, ids: Sequence[str]) -> bytes:
+def _parquet_bytes(output: Any, ids: Sequence[str]) -> bytes:
     """Return the content of a Parquet file with lists of the words, types and vectors of each report's entities."""
     import pyarrow.parquet as pq
 
@@ -130,7 +130,7 @@ class EntitySource(Source):
     The output of `run` is a `Recognised` of `encoders.ratescore`.
     """
 
-    endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".parquet": _parquet}
+    endings: ClassVar[Mapping[str, Callable[[Any, Sequence[str]], bytes]]] = {".parquet": _parquet_bytes}
 
     def read(self, file_or_data: Any, data_ids: Any) -> EntityTable:
         """Return the entities, see `as_entities`; `data_ids` is not used."""

@@ -80,7 +80,7 @@ def _of_sentences(ids: list[Any] | None, vectors: Any, origin: str) -> SentenceT
     place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     report = np.array([place[key] for key in keys], np.int64)
     order = np.argsort(report, kind="stable")
-    return _checked(list(place), np.bincount(report, minlength=len(place)), vectors[order], origin)
+    return _checked_table(list(place), np.bincount(report, minlength=len(place)), vectors[order], origin)
 
 
 def _of_table(table: Table | None, origin: str) -> SentenceTable:
@@ -102,7 +102,7 @@ def _of_table(table: Table | None, origin: str) -> SentenceTable:
         vectors = np.asarray(numbers, np.float64).reshape(len(widths), width)
     except (ValueError, TypeError, pa.ArrowException):
         raise _layout(origin) from None
-    return _checked(ids, lengths, vectors, origin)
+    return _checked_table(ids, lengths, vectors, origin)
 
 
 def _of_arrays(ids: list[Any], arrays: list[Any], origin: str) -> SentenceTable:
@@ -116,10 +116,10 @@ def _of_arrays(ids: list[Any], arrays: list[Any], origin: str) -> SentenceTable:
     except (ValueError, TypeError):
         raise _layout(origin) from None
     keys = canonical_ids(ids, f"the ids of {origin}")
-    return _checked(keys, np.array([len(array) if array.size else 0 for array in values]), vectors, origin)
+    return _checked_table(keys, np.array([len(array) if array.size else 0 for array in values]), vectors, origin)
 
 
-def _checked(ids: list[str], lengths: Any, vectors: Any, origin: str) -> SentenceTable:
+def _checked_table(ids: list[str], lengths: Any, vectors: Any, origin: str) -> SentenceTable:
     """Return the table of reports with `lengths` vectors each; InputError, with `origin`, for wrong ids or vectors."""
     check_unique(ids, f"the ids of {origin}")
     ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

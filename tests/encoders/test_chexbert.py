@@ -254,7 +254,7 @@ def test_true_vocabulary(tmp_path):
     path = save(tmp_path, tensors_of(*tiny_parts(n_pieces=30_522)))
     encoder = load(path, vocabulary=Path(package.get_model_path()) / "vocab.txt")
     texts = ["No acute cardiopulmonary process.", "Café ___ X-ray [SEP] 3.5\u00a0cm.", ""]
-    found, truncated = encoder._split(texts)
+    found, truncated = encoder._word_pieces(texts)
     assert not truncated
     assert [np.frombuffer(found[text], np.int32).tolist() for text in texts] == [
         [101, 2053, 11325, 4003, 3695, 14289, 13728, 7856, 2854, 2832, 1012, 102],

@@ -144,7 +144,7 @@ def test_the_batch_changes_nothing(models, monkeypatch, model_type):
 def test_scores_are_the_same_bits_in_any_company(models, monkeypatch, model_type):
     """All scores of all heads, before the best class hides them: alone, in blocks, at once, with 1 and 2 threads."""
     model, scores, finite = models[model_type], {}, RadGraph._finite
-    of_report, run = {}, RadGraph._run
+    of_report, run = {}, RadGraph._entities_of_report
 
     def note(self, found):
         scores[threading.get_ident()].append(found.numpy().tobytes())
@@ -157,7 +157,7 @@ def test_scores_are_the_same_bits_in_any_company(models, monkeypatch, model_type
         return entities
 
     monkeypatch.setattr(RadGraph, "_finite", note)
-    monkeypatch.setattr(RadGraph, "_run", begin)
+    monkeypatch.setattr(RadGraph, "_entities_of_report", begin)
     texts = TEXTS[-14:]
     for n_threads in (1, 2):
         torch.set_num_threads(n_threads)
@@ -171,9 +171,11 @@ def test_scores_are_the_same_bits_in_any_company(models, monkeypatch, model_type
 
 def test_equal_texts_are_computed_once(models, monkeypatch):
     seen = []
-    run = RadGraph._run
+    run = RadGraph._entities_of_report
     monkeypatch.setattr(
-        RadGraph, "_run", lambda self, words, n_pieces, states: seen.append(words) or run(self, words, n_pieces, states)
+        RadGraph,
+        "_entities_of_report",
+        lambda self, words, n_pieces, states: seen.append(words) or run(self, words, n_pieces, states),
     )
     finished = []
     texts = ["Lung clear.", "Left lung.", "Lung  clear .", "Lung clear.", "", "None", " \n "]

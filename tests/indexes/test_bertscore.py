@@ -176,8 +176,8 @@ def test_building_within_a_limit(built, tmp_path):
     """The blocks get smaller, the states stay the same, and so do the answers."""
     n_tokens = len(opened(built).ids)
     least = bertscore._memory(n_tokens, 16, bertscore.LEAST_BLOCK) / 1e9
-    assert bertscore._block(n_tokens, 16, None) == bertscore.BLOCK
-    assert bertscore._block(n_tokens, 16, least) == bertscore.LEAST_BLOCK
+    assert bertscore._block_tokens(n_tokens, 16, None) == bertscore.BLOCK
+    assert bertscore._block_tokens(n_tokens, 16, least) == bertscore.LEAST_BLOCK
     index = build(corpus(max_memory=least), tmp_path / "I")
     assert opened(index).states.tobytes() == opened(built).states.tobytes()
     answers = [retrieve(some, queries(*QUERIES), "bertscore", k=5).table for some in (index, built)]

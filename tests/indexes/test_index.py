@@ -148,14 +148,16 @@ def test_chosen_metrics_only(inputs, tmp_path):
 
 
 def test_opening_reads_no_data_file(built, monkeypatch):
-    monkeypatch.setattr(manifest.IndexFiles, "_compare", lambda *_: pytest.fail("read"))
-    monkeypatch.setattr(index_module.Index, "_read", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(manifest.IndexFiles, "_compare_checksum", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(index_module.Index, "_read_undamaged", lambda *_: pytest.fail("read"))
     open_index(built.folder)
 
 
 def test_a_copied_index_is_checked_once(copied, monkeypatch):
-    read, compare = [], manifest.IndexFiles._compare
-    monkeypatch.setattr(manifest.IndexFiles, "_compare", lambda self, name: read.append(name) or compare(self, name))
+    read, compare = [], manifest.IndexFiles._compare_checksum
+    monkeypatch.setattr(
+        manifest.IndexFiles, "_compare_checksum", lambda self, name: read.append(name) or compare(self, name)
+    )
     for path in copied.rglob("*.arrow"):
         os.utime(path, ns=(1, 1))
     for _ in range(2):
@@ -1044,7 +1046,7 @@ def test_build_killed_after_the_rename_is_cleaned(inputs, built, tmp_path, monke
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(index_module, "_finish", die)
+        patch.setattr(index_module, "_remove_build_files", die)
         with pytest.raises(Killed):
             index_module.build_index(inputs, tmp_path / "I")
     assert {".lock", "build.json"} <= set(os.listdir(tmp_path / "I"))

@@ -220,8 +220,8 @@ def test_altered_byte_with_the_old_time_needs_the_full_check(tmp_path):
 
 def read_files(monkeypatch):
     """Return a list that gets the name of each file that is compared with its checksum."""
-    read, compare = [], IndexFiles._compare
-    monkeypatch.setattr(IndexFiles, "_compare", lambda self, name: read.append(name) or compare(self, name))
+    read, compare = [], IndexFiles._compare_checksum
+    monkeypatch.setattr(IndexFiles, "_compare_checksum", lambda self, name: read.append(name) or compare(self, name))
     return read
 
 
