@@ -286,25 +286,25 @@ def reports(
     >>> mo.score(tests, {"a": "no acute disease"}, "rouge-l").mean()
     {'rouge-l': 0.6666666666666666}
     """
-    given = {name: value for name, value in sources.items() if value is not None and value is not False}
-    check_options(given, Sources.__annotations__)
+    arguments = {name: value for name, value in sources.items() if value is not None and value is not False}
+    check_options(arguments, Sources.__annotations__)
     read = read or DEFAULT
     if isinstance(data, AttachedReports) or attached(data).is_loaded:
-        check_left_out({**read.given, **given, "tell": tell}, "for reports that have their sources")
-    lacking = [name for name in OF_ENCODER if name in given]
+        check_left_out({**read.given, **arguments, "tell": tell}, "for reports that have their sources")
+    lacking = [name for name in OF_ENCODER if name in arguments]
     if lacking:
         check_given(
             "encoder",
-            given.get("encoder"),
+            arguments.get("encoder"),
             f"with {', '.join(map(option, lacking))}",
             f"Add {option('encoder', 'NAME')} or a folder.",
         )
     return AttachedReports(
         in_order(data),
         read,
-        given_of(given, ARGUMENTS),
-        given_of({**given, "tell": tell}, MODELS),
-        given_of(given, ("encoder", *OF_ENCODER)),
+        given_of(arguments, ARGUMENTS),
+        given_of({**arguments, "tell": tell}, MODELS),
+        given_of(arguments, ("encoder", *OF_ENCODER)),
     )
 
 
@@ -334,9 +334,9 @@ def say_wordless(
     for noun, texts in sides.items() if names else ():
         n = n_wordless(texts)
         if n:
-            shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+            first = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
             say(
-                f"{n:,} of {len(texts):,} {noun} have no word under {shown}: only the letters a to z and digits count, "
+                f"{n:,} of {len(texts):,} {noun} have no word under {first}: only the letters a to z and digits count, "
                 "so they score 0 and tie",
                 tell,
             )
@@ -367,10 +367,10 @@ def reports_of(
         read = replace(read, section=default_section)  # type: ignore[arg-type]
     if keep_empty and not isinstance(data, Reports):
         read = replace(read, keep_empty=True)
-    found = as_reports(data, read, keep)
+    reports = as_reports(data, read, keep)
     # What the others have does not tell the section of texts whose column does not.
-    is_untold = is_default and found.section_by == "caller"
-    return replace(found, section=None, section_by="") if is_untold else found
+    is_untold = is_default and reports.section_by == "caller"
+    return replace(reports, section=None, section_by="") if is_untold else reports
 
 
 def loaded(
@@ -397,15 +397,15 @@ def loaded(
             f"Exchange them, or index the corpus with {as_called('build-index')} first.",
         )
     check_models(side, *(f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and is_encoded))
-    found = side.load(index, progress, keep)
-    say_wordless(metrics, {"test reports": found.texts}, side.models.get("tell"))
-    say_columns_apart(index, found, keep, side.models.get("tell"))
-    return found
+    reports = side.load(index, progress, keep)
+    say_wordless(metrics, {"test reports": reports.texts}, side.models.get("tell"))
+    say_columns_apart(index, reports, keep, side.models.get("tell"))
+    return reports
 
 
-def say_columns_apart(index: Index, found: Reports, names: Sequence[str], tell: Callable[[str], None] | None) -> None:
+def say_columns_apart(index: Index, queries: Reports, names: Sequence[str], tell: Callable[[str], None] | None) -> None:
     """Tell which of the named columns have no value, or nearly none, in common with those of the corpus."""
     for name in names:
-        if name in found.columns and name in index.columns:
-            kept = (value for shard in index.shards() for value in shard.strings(name).unique().to_pylist())
-            say_apart(name, found.columns[name], kept, tell)
+        if name in queries.columns and name in index.columns:
+            of_corpus = (value for shard in index.shards() for value in shard.strings(name).unique().to_pylist())
+            say_apart(name, queries.columns[name], of_corpus, tell)

@@ -106,7 +106,7 @@ class Sides:
     @property
     def listener(self) -> Callable[[str], None] | None:
         """The function that one of the sides has for notes, such as that of a command; None if they are warnings."""
-        return next((side.models["tell"] for side in self._given if "tell" in side.models), None)
+        return next((side.models["tell"] for side in self._attached if "tell" in side.models), None)
 
     @property
     def read_truth(self) -> Reports:
@@ -115,7 +115,7 @@ class Sides:
         return self.truth
 
     @property
-    def _given(self) -> list[AttachedReports]:
+    def _attached(self) -> list[AttachedReports]:
         """The sides as they were given, the references first."""
         return [*([] if self.references is None else [self.references]), *self.predictions.values()]
 
@@ -149,8 +149,10 @@ class Sides:
             wanted = section if truth is None or truth.section is None else truth.section
             return as_written(side if column is None else side.with_ids(column), wanted)
 
-        truth, *found = together(read_truth, *(partial(read_written, side=side) for side in self.predictions.values()))
-        written = dict(zip(self.predictions, found, strict=True))
+        truth, *predictions = together(
+            read_truth, *(partial(read_written, side=side) for side in self.predictions.values())
+        )
+        written = dict(zip(self.predictions, predictions, strict=True))
         column, columns = self._shared_columns(truth, written, is_free=as_truth is None)
         if column is not None:
             truth = read_truth(column)
@@ -189,12 +191,12 @@ class Sides:
 
     def _check_sections(self) -> None:
         """Raise InputError if the sections of both sides differ; tell if they may."""
-        known = (None, "") if self.truth is None else self.truth.known_section
+        of_truth = (None, "") if self.truth is None else self.truth.known_section
         for name, one in self.written.items() if self.truth is not None else ():
             section = one.section if isinstance(one, Samples) else one.known_section
-            step = self.nouns.step_for(str(known[0]), str(section[0]))
+            step = self.nouns.step_for(str(of_truth[0]), str(section[0]))
             nouns = (self.nouns.references, self.noun(name))
-            warning = check_sections(known, section, nouns, step, has_option=self.nouns.has_section)
+            warning = check_sections(of_truth, section, nouns, step, has_option=self.nouns.has_section)
             if warning:
                 self.tell(warning)
 
@@ -270,10 +272,10 @@ class Sides:
         scores do not have.
         """
         models: dict[str, Any] = {}
-        for side in self._given:
+        for side in self._attached:
             check_left_out({name: side.of_encoder.get(name) for name in ("states", "bf16")}, "for scores")
-        first = self._given[0]
-        for other in self._given[1:]:
+        first = self._attached[0]
+        for other in self._attached[1:]:
             both = first.models.keys() & other.models.keys()
             differing = sorted(name for name in both if first.models[name] != other.models[name])
             if first.of_encoder and other.of_encoder and first.of_encoder != other.of_encoder:
@@ -281,14 +283,14 @@ class Sides:
             if differing:
                 rule, step = "must be the same for both sides", "Pass it with the references only."
                 raise InputError(differing[0], rule, "two different values", step)
-        for side in reversed(self._given):
+        for side in reversed(self._attached):
             models |= side.models
         return models
 
     @property
     def is_encoded(self) -> bool:
         """Whether an encoder of token states was given."""
-        return any(side.of_encoder for side in self._given)
+        return any(side.of_encoder for side in self._attached)
 
     def own_sources(self, name: str) -> dict[str, Any]:
         """Return the sources of predictions by argument, without models that the references have: these serve both."""
@@ -308,15 +310,15 @@ class Sides:
         Without metrics, every source that one side has must be given for the other, too.
         """
         read = {kind for metric in metrics for kind in metric.representations} if metrics else {*REPRESENTATIONS}
-        given = self._sources_of_both(name, read)
-        given |= {kind for kind, metric in REPRESENTATIONS.items() if metric.is_of_texts}
+        available = self._sources_of_both(name, read)
+        available |= {kind for kind, metric in REPRESENTATIONS.items() if metric.is_of_texts}
         # Token states of the references are made with the encoder of the predictions'.
         held = self.written[name].attached
-        given |= {kind for kind, r in REPRESENTATIONS.items() if r.is_encoded and (self.is_encoded or kind in held)}
+        available |= {kind for kind, r in REPRESENTATIONS.items() if r.is_encoded and (self.is_encoded or kind in held)}
         for metric in metrics:
             for kind in metric.representations:
                 needs = REPRESENTATIONS[kind].source
-                if needs is not None and kind not in given and metric.is_searched:
+                if needs is not None and kind not in available and metric.is_searched:
                     what, rule = f"{needs.plural} of both sides", f"must be given for metric {metric.name!r}"
                     each = ", for each side" if needs.made == "attached" else ""
                     raise InputError(what, rule, "none", f"Add {needs.option}{each}.")
@@ -332,7 +334,7 @@ class Sides:
         held = self.read_truth.attached, self.written[name].attached
         models = [argument for argument, value in files.items() if is_model(argument, value)]
         is_labelled = self.models.get("uncertain") is not None and "chexbert" in models
-        found = set()
+        of_both = set()
         for source in ATTACHED:
             kind, argument = source.name, source.arguments[0]
             of_chexbert = kind == "labels" and is_labelled
@@ -341,8 +343,8 @@ class Sides:
             if kind in needed and any(has) and not all(has) and (argument in files or argument in own):
                 lacking, rule = "references" if has[1] else "predictions", "must be given for both sides"
                 raise InputError(source.plural, rule, f"none for the {lacking}", f"Add {source.option}, for each side.")
-            found |= {kind} if all(has) else set()
-        return found
+            of_both |= {kind} if all(has) else set()
+        return of_both
 
     def load(
         self, name: str, truth: Reports, written: Reports, progress: Progress | None = None
@@ -354,15 +356,15 @@ class Sides:
         """
         assert self.references is not None
         options = self.models | given_of({"progress": progress})
-        encoded = next((side for side in self._given if side.of_encoder), None)
+        encoded = next((side for side in self._attached if side.of_encoder), None)
         encoder = None if encoded is None else encoded.open_encoder(progress)
         own, sides, files = self.own_sources(name), [truth, written], dict(self.references.sources)
         of_both = [argument for argument, value in files.items() if argument not in own and is_model(argument, value)]
         shared = {argument: files.pop(argument) for argument in of_both}
         shared = {name: model for name, model in shared.items() if not all(name in side.attached for side in sides)}
         loaded = [
-            run_models(attach_sources(side, opened_encoder=encoder, **options, **given))
-            for side, given in zip(sides, (files, own), strict=True)
+            run_models(attach_sources(side, opened_encoder=encoder, **options, **sources))
+            for side, sources in zip(sides, (files, own), strict=True)
         ]
         if shared:
             texts = [*truth.texts, *written.texts]
@@ -418,8 +420,8 @@ def _clear_names(table: Table) -> list[str | None]:
         """Return the columns of words without a usual name."""
         return table.others_of_words("")
 
-    found = written_names(table.names, unknown), generated_names(table.names, None, unknown)
-    return [names[0] if is_clear else None for names, is_clear in found]
+    of_sides = written_names(table.names, unknown), generated_names(table.names, None, unknown)
+    return [names[0] if is_clear else None for names, is_clear in of_sides]
 
 
 def _numbered(
@@ -438,7 +440,7 @@ def _numbered(
         return references, predictions
     columns = [side.options.text_column for side in both]
     if len(both) == 2:
-        columns = [given or name for given, name in zip(columns, _clear_names(table), strict=True)]
+        columns = [stated or name for stated, name in zip(columns, _clear_names(table), strict=True)]
     if None in columns or len({*columns}) < len(columns):
         raise InputError(
             "references and predictions",

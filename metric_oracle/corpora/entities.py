@@ -18,10 +18,10 @@ class EntityTable:
     kinds: npt.NDArray[np.uint8]  # uint8[m], type of each entity: its index in `TYPES`
     vectors: npt.NDArray[np.float32]  # float32[m, d], vector of each entity: finite, other than zero, of any length
 
-    def take(self, chosen: npt.NDArray[np.int64]) -> "EntityTable":
-        """Return the table of the reports at the positions `chosen`, in that order."""
-        lengths = np.diff(self.ptr)[chosen]
+    def take(self, positions: npt.NDArray[np.int64]) -> "EntityTable":
+        """Return the table of the reports at `positions`, in that order."""
+        lengths = np.diff(self.ptr)[positions]
         ptr = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][chosen] - ptr[:-1], lengths)
-        ids = [self.ids[i] for i in chosen.tolist()]
+        places = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][positions] - ptr[:-1], lengths)
+        ids = [self.ids[i] for i in positions.tolist()]
         return replace(self, ids=ids, ptr=ptr, kinds=self.kinds[places], vectors=self.vectors[places])

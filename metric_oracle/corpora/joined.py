@@ -29,13 +29,13 @@ class JoinedIds:
         """Return the ids of reports; those of R2Gen's files of IU X-ray as numbers where only these are in both."""
         usable = set(truth.ids)
         unusable = {study for studies in truth.states.values() for study in studies if study not in usable}
-        found = cls([*truth.ids], [*written.ids], unusable, {*written.states.get("missing", ())})
-        if {*found.references} & {*found.predictions}:
-            return found
-        one, other = ([_IU_XRAY.sub(r"\1", key) for key in ids] for ids in (found.references, found.predictions))
+        joined = cls([*truth.ids], [*written.ids], unusable, {*written.states.get("missing", ())})
+        if {*joined.references} & {*joined.predictions}:
+            return joined
+        one, other = ([_IU_XRAY.sub(r"\1", key) for key in ids] for ids in (joined.references, joined.predictions))
         if not {*one} & {*other} or any(len({*ids}) < len(ids) for ids in (one, other)):
-            return found
-        unusable, missing = ({_IU_XRAY.sub(r"\1", key) for key in ids} for ids in (found.unusable, found.missing))
+            return joined
+        unusable, missing = ({_IU_XRAY.sub(r"\1", key) for key in ids} for ids in (joined.unusable, joined.missing))
         return cls(one, other, unusable, missing, is_plain=True)
 
     def pairs(self) -> tuple[list[int], list[int]]:

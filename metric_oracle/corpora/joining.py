@@ -54,7 +54,7 @@ def shared_column(one: IdSource, other: IdSource) -> tuple[str, str] | None:
         return None
     first, second = ({bare_name(name): name for name in source.columns} for source in (one, other))
     if all(free):
-        usual = [name for known in (STUDY_IDS, OTHER_IDS, IMAGE_IDS) for name in first if name in known]
+        usual = [name for usual_names in (STUDY_IDS, OTHER_IDS, IMAGE_IDS) for name in first if name in usual_names]
     else:
         usual = [bare_name((other if free[0] else one).name)]
     return next(((first[name], second[name]) for name in usual if name in first and name in second), None)

@@ -23,8 +23,8 @@ def check_kept(names: object) -> tuple[str, ...]:
     listed = names.split(",") if isinstance(names, str) else names
     if not isinstance(listed, Iterable) or not all(isinstance(name, str) and name.strip() for name in listed):
         raise InputError("keep", "must be names of columns", shown(names), 'Name them, such as "subject_id".')
-    kept = tuple(dict.fromkeys(name.strip() for name in listed))
-    reserved = [name for name in kept if name in (*RESERVED, *_OWN)]
+    columns = tuple(dict.fromkeys(name.strip() for name in listed))
+    reserved = [name for name in columns if name in (*RESERVED, *_OWN)]
     if reserved:
         raise InputError(
             "keep",
@@ -32,7 +32,7 @@ def check_kept(names: object) -> tuple[str, ...]:
             shown(reserved[0]),
             "Rename the column.",
         )
-    return kept
+    return columns
 
 
 def kept_values(cells: "pl.Series") -> list[str]:

@@ -119,18 +119,18 @@ def _spelled(table: Table) -> list[str | None]:
 
     Raise InputError for several of one label.
     """
-    found = [
+    spellings = [
         [name for name in table.names if bare_name(name).replace("_", "") == bare.replace("_", "")]
         for bare in _BARE_LABELS
     ]
-    for label, names in zip(LABELS, found, strict=True):
+    for label, names in zip(LABELS, spellings, strict=True):
         if len(names) > 1 and label not in names:
             raise InputError(
                 f"{table.path} has several columns of the label {label}: {shown(*map(str, names))}.",
                 "Keep one of them.",
             )
     return [
-        label if label in names else names[0] if names else None for label, names in zip(LABELS, found, strict=True)
+        label if label in names else names[0] if names else None for label, names in zip(LABELS, spellings, strict=True)
     ]
 
 
@@ -172,20 +172,20 @@ def classes_of(values: Any) -> npt.NDArray[np.uint8] | None:
     is 2 or 3 and none is missing or -1. Raise InputError for 0 and 1 alone, which may be either.
     """
     try:
-        found = as_array(values)
-        is_number = found.dtype.kind in "iuf" or (
-            found.dtype.kind == "O"
+        array = as_array(values)
+        is_number = array.dtype.kind in "iuf" or (
+            array.dtype.kind == "O"
             and all(
-                cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool)) for cell in found.flat
+                cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool)) for cell in array.flat
             )
         )
-        if not is_number or found.shape[1:] != (len(LABELS),):
+        if not is_number or array.shape[1:] != (len(LABELS),):
             return None
-        cells = found.astype(np.float64)
+        cells = array.astype(np.float64)
     except (TypeError, ValueError):
         return None
     class_of = _CLASS_OF_VALUE
-    if found.dtype.kind == "u" or _are_indices(cells, "labels", is_stated=False):
+    if array.dtype.kind == "u" or _are_indices(cells, "labels", is_stated=False):
         class_of = _CLASS_OF_INDEX
     if not (np.isin(cells, list(class_of)) | (np.isnan(cells) & (class_of is _CLASS_OF_VALUE))).all():
         return None

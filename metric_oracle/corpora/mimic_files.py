@@ -42,9 +42,9 @@ def find_report_files(path: Path) -> dict[str, str]:
                     f"{path} has a member whose path leads out of the archive.", "Fetch the archive again."
                 )
         # Programs of Windows may write names with backslashes.
-        found = [(member.replace("\\", "/"), member) for member in members]
-        found = [(name, member) for name, member in found if _MIMIC_FILE.fullmatch(PurePosixPath(name).name)]
-        files, names = dict(found), [name for name, _ in found]
+        reports = [(member.replace("\\", "/"), member) for member in members]
+        reports = [(name, member) for name, member in reports if _MIMIC_FILE.fullmatch(PurePosixPath(name).name)]
+        files, names = dict(reports), [name for name, _ in reports]
         if len(files) < len(names):
             doubled = next(member for member, count in Counter(names).items() if count > 1)
             raise InputError(f"{path} has two members called {doubled}.", "Fetch the archive again.")

@@ -122,9 +122,9 @@ def rows_of_table(table: Table, id_column: str | None, text_column: str | None, 
 
     Of columns of both sections, that of the section `wanted` has the texts.
     """
-    known = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
+    kind = next((f"{model} {table.kind}" for model, names in _KNOWN if names <= set(table.names)), table.kind)
     name = text_column or generated_name(table, "the predictions", id_column, wanted)
-    what = ", ".join(filter(None, [known, f"column {name}", table.note]))
+    what = ", ".join(filter(None, [kind, f"column {name}", table.note]))
     # An empty cell of a CSV or Excel file is an empty report, which is a failure of the model, not a missing study.
     absent = "" if table.kind in ("CSV", "TSV", "Excel") else None
     cells = [absent if text is None else text for text in table.texts(name)]

@@ -143,21 +143,21 @@ def _assembled(rows: Rows, path: str | Path, read: Read, wanted: str | None) -> 
 
 def _of_section(rows: Rows, read: Read, wanted: str | None) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
     """Return the texts of the wanted section, (their section, how it is known), and a note on what was done or ""."""
-    said = read.section
+    caller_section = read.section
     if read.after_impression:
         cut = [text and under_heading(text, "impression") for text in rows.texts]
         return cut, ("impression", "headers"), under_note("impression")
-    known: tuple[str | None, str] = (None, "") if rows.section is None else (rows.section, "column")
-    texts, known, note = by_headings(rows.texts, said or wanted, known)
+    known_section: tuple[str | None, str] = (None, "") if rows.section is None else (rows.section, "column")
+    texts, known_section, note = by_headings(rows.texts, caller_section or wanted, known_section)
     if note:
-        return texts, known, note
-    if said is not None:
-        known = said, "caller"
-    elif known[0] is None and rows.what.startswith(_JOINTLY):
-        known = JOINED, "paper"
-    if known[0] == JOINED:  # a few texts may have headings
+        return texts, known_section, note
+    if caller_section is not None:
+        known_section = caller_section, "caller"
+    elif known_section[0] is None and rows.what.startswith(_JOINTLY):
+        known_section = JOINED, "paper"
+    if known_section[0] == JOINED:  # a few texts may have headings
         texts = [text and without_headings(text) for text in rows.texts]
-    return texts, known, NO_HEADINGS if texts != rows.texts else ""
+    return texts, known_section, NO_HEADINGS if texts != rows.texts else ""
 
 
 def _one_each(keys: Keys, texts: Sequence[str | None], path: str | Path) -> dict[str, str | None]:
@@ -209,12 +209,12 @@ def _text_of_chosen_image(
                 "Repair the file.",
             )
         images_of.setdefault(study, []).append(image)
-    chosen = {}
+    text_of_study = {}
     for study, images in images_of.items():
         candidates = sorted({image for image in images if view_of[image] in _FRONTAL} or set(images))
         # A seed for each study, so that its choice does not depend on other predictions.
-        chosen[study] = text_of[random.Random(f"{seed} {study}").choice(candidates)]
-    return chosen
+        text_of_study[study] = text_of[random.Random(f"{seed} {study}").choice(candidates)]
+    return text_of_study
 
 
 def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, Any]]:

@@ -63,20 +63,20 @@ class GraphTable:
         """Key -> position of its graph."""
         return {key: place for place, key in enumerate(self.keys)}
 
-    def take(self, chosen: npt.NDArray[np.int64]) -> "GraphTable":
-        """Return the graphs at the positions `chosen`, in that order, with the strings that they use.
+    def take(self, positions: npt.NDArray[np.int64]) -> "GraphTable":
+        """Return the graphs at `positions`, in that order, with the strings that they use.
 
         `n_dangling` remains that of all graphs.
         """
-        of_entity, entity_ptr = _within(self.entity_ptr, chosen)
-        of_relation, relation_ptr = _within(self.relation_ptr, chosen)
+        of_entity, entity_ptr = _within(self.entity_ptr, positions)
+        of_relation, relation_ptr = _within(self.relation_ptr, positions)
         token, tokens = _used(self.entity_token[of_entity], self.tokens)
         label, labels = _used(self.entity_label[of_entity], self.labels)
         kind, kinds = _used(self.relation_type[of_relation], self.relation_types)
         return replace(
             self,
-            keys=[self.keys[g] for g in chosen.tolist()],
-            texts=[self.texts[g] for g in chosen.tolist()],
+            keys=[self.keys[g] for g in positions.tolist()],
+            texts=[self.texts[g] for g in positions.tolist()],
             tokens=tokens,
             labels=labels,
             relation_types=kinds,
@@ -215,15 +215,15 @@ def _offsets(sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
 
 
 def _within(
-    ptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.int64]
+    ptr: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the positions of the mentions, or relations, of the chosen graphs, graph after graph: int64[m].
 
     `ptr` has the offsets of all graphs. Also return those of the chosen ones in this array: int64[n + 1].
     """
-    sizes = np.diff(ptr)[chosen]
+    sizes = np.diff(ptr)[positions]
     bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return np.repeat(ptr[chosen] - bounds[:-1], sizes) + np.arange(bounds[-1]), bounds
+    return np.repeat(ptr[positions] - bounds[:-1], sizes) + np.arange(bounds[-1]), bounds
 
 
 def _used(numbers: npt.NDArray[np.int32], strings: list[str]) -> tuple[npt.NDArray[np.int32], list[str]]:

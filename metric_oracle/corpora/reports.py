@@ -167,10 +167,10 @@ class Reports:
     @property
     def told(self) -> str:
         """One line: what they were read from, and how many are missing, empty or without a token."""
-        kept = set(self.ids)
+        ids = set(self.ids)
         notes = []
         for state, studies in self.states.items():
-            n_kept = sum(study in kept for study in studies)
+            n_kept = sum(study in ids for study in studies)
             notes += [f"{n_kept:,} {state}, scored as such"] * (n_kept > 0)
             notes += [f"{len(studies) - n_kept:,} {state}, left out"] * (len(studies) > n_kept)
         return "; ".join(filter(None, [self.source, *notes]))
@@ -178,8 +178,8 @@ class Reports:
     @property
     def is_noted(self) -> bool:
         """Whether `told` is more than what was read: reports are left out, texts look damaged, a column was chosen."""
-        kept = set(self.ids)
-        is_left_out = any(study not in kept for studies in self.states.values() for study in studies)
+        ids = set(self.ids)
+        is_left_out = any(study not in ids for studies in self.states.values() for study in studies)
         return bool(self.words or self.marks or self.chosen) or is_left_out
 
     def __repr__(self) -> str:
@@ -266,7 +266,7 @@ class _Source:
     splits: "pl.Series | None" = None  # split of each row, where the file has them
     first_images: list[int] | None = None  # CheXpert Plus: the row of the first image of each study
     ids_from: IdSource = UNKNOWN
-    kept: dict[str, list[str]] = field(default_factory=dict)  # name of a kept column -> value of each row
+    kept_columns: dict[str, list[str]] = field(default_factory=dict)  # name of a kept column -> value of each row
     chosen: tuple[str, ...] = ()  # parts of `what` that say what was read where another reading was possible
 
     def cut(self, rows: Sequence[int]) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
@@ -427,7 +427,8 @@ def _reports_of_split(
         first = {source.ids[row]: text_of_row[row] for row in source.first_images if row in text_of_row}
     counts["duplicate"] = len(ids) - len(first)
     columns = {
-        name: values_of_ids(name, ids, [values[row] for row in rows], path) for name, values in source.kept.items()
+        name: values_of_ids(name, ids, [values[row] for row in rows], path)
+        for name, values in source.kept_columns.items()
     }
     has_all = split is None and source.splits is not None and source.splits.n_unique() > 1
     what = ", ".join(filter(None, [source.what, ALL_SPLITS if has_all else "", note]))
@@ -576,7 +577,7 @@ def table_source(
     by_id, by_text = f"id {id_name}", f"column {' + '.join(names)}"
     what = ", ".join(filter(None, [layout, by_id, by_text, left, table.note]))
     splits = written(table.column("split")) if "split" in table.names else None
-    kept = {name: kept_values(table.column(name)) for name in check_kept(keep)}
+    kept_columns = {name: kept_values(table.column(name)) for name in check_kept(keep)}
     ids_from = source_of_ids(table, id_name, id_column)
     if text_column is None and len(names) == 1:
         ids_from = ids_from._replace(texts=names[0])
@@ -587,7 +588,7 @@ def table_source(
         table.note: bool(table.note),
     }
     chosen = tuple(part for part, is_one in is_chosen.items() if is_one)
-    return _Source(what, ids, texts, known_section, section, splits, first_images, ids_from, kept, chosen)
+    return _Source(what, ids, texts, known_section, section, splits, first_images, ids_from, kept_columns, chosen)
 
 
 def _joined_sections(columns: Iterable[object]) -> str | None:
@@ -655,9 +656,9 @@ def one_text_each(
 def _folder_source(files: Mapping[str, Path], section: str | None) -> _Source:
     """Return the rows of a folder of plain text files, by their ids."""
     ids, paths = list(files), list(files.values())
-    known = (section, "caller" if section else "")
+    known_section = (section, "caller" if section else "")
     return _Source(
-        WHAT, ids, lambda rows: read_text_files([paths[row] for row in rows]), known, section, ids_from=IDS_FROM
+        WHAT, ids, lambda rows: read_text_files([paths[row] for row in rows]), known_section, section, ids_from=IDS_FROM
     )
 
 

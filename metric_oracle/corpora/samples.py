@@ -427,9 +427,11 @@ def _made(
         rest = iter(cut)
         texts = [[next(rest) or "" for _ in group] for group in texts]
     words = f"{n_words:,} words for a missing report count as empty reports" if n_words else ""
-    found = ", ".join(filter(None, [words, remarks(Counter(), count_marks(text for group in texts for text in group))]))
-    source = ", ".join(filter(None, [str(table.path), table.note, note, found]))
-    return Samples(ids, texts, names, source, logprobs, values, section, found)
+    remark = ", ".join(
+        filter(None, [words, remarks(Counter(), count_marks(text for group in texts for text in group))])
+    )
+    source = ", ".join(filter(None, [str(table.path), table.note, note, remark]))
+    return Samples(ids, texts, names, source, logprobs, values, section, remark)
 
 
 def _texts_of_cells(cells: Sequence[Any], places: Sequence[str], *, is_list: bool = True) -> list[str]:

@@ -91,9 +91,9 @@ def extract_mit(report: str) -> dict[str, str]:
     ]
     if not any(name in ("impression", "findings") for name, _ in sections):
         last_name, last_text = sections[-1]
-        kept, blank_line, rest = last_text.partition("\n \n")
+        paragraph, blank_line, rest = last_text.partition("\n \n")
         if blank_line:
-            sections[-1:] = [(last_name, kept), ("last_paragraph", rest)]
+            sections[-1:] = [(last_name, paragraph), ("last_paragraph", rest)]
     return {name: text.strip() for name, text in sections}
 
 
@@ -135,7 +135,7 @@ def headings_of(text: str) -> list[re.Match[str]]:
     """
     if not (_may_have(text, "finding") or _may_have(text, "impression")):
         return []
-    return [found for found in _HEADING.finditer(text) if not _is_within(text, found)]
+    return [heading for heading in _HEADING.finditer(text) if not _is_within(text, heading)]
 
 
 def _is_within(text: str, heading: re.Match[str]) -> bool:
@@ -153,14 +153,14 @@ def _sections_in_order(text: str) -> list[str]:
 
 
 def by_headings(
-    texts: Sequence[str | None], wanted: str | None, known: tuple[str | None, str] = (None, "")
+    texts: Sequence[str | None], wanted: str | None, known_section: tuple[str | None, str] = (None, "")
 ) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
     """Cut texts that hold both sections under "Findings:" and "Impression:" to the section that is wanted.
 
     They are cut if more than half of those with content have both headings; a text without the heading of the section
     then becomes None. If `wanted` is None or both, both sections are left, without the headings. If a section is wanted
     and more than half have words and then "Impression:" alone, these words are the findings. Return the texts, (their
-    section, how it is known), which is `known` for texts that are not cut, and a note on what was done or "".
+    section, how it is known), which is `known_section` for texts that are not cut, and a note on what was done or "".
 
     Raise InputError if more than half have both only where a heading in the middle of a sentence counts.
     """
@@ -178,9 +178,9 @@ def by_headings(
         cut = [text and _by_impression(text, wanted) for text in texts]
         note = {"findings": "what stands before Impression:", "impression": under_note("impression")}
         return cut, (wanted, "headers"), note.get(wanted, "without Impression:")
-    if wanted in SECTIONS[:2] and known[1] != "column":
+    if wanted in SECTIONS[:2] and known_section[1] != "column":
         _refuse_within(contents, most)
-    return texts, known, ""
+    return texts, known_section, ""
 
 
 def _n_parts(order: Sequence[str], section: str) -> int:

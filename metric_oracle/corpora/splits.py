@@ -41,13 +41,13 @@ def ids_of_split(
     ambiguous = splits.filter(pl.col("id").is_duplicated())["id"].to_list()
     if ambiguous:
         raise InputError(f"{path} has two splits for study {shown(*ambiguous[:1])}.", "Repair the file.")
-    known = splits["split"].unique().sort().to_list()
+    names = splits["split"].unique().sort().to_list()
     wanted = split.split("+")
     for name in wanted:
-        if name not in known:
+        if name not in names:
             raise InputError(
                 "split",
-                f"must be one of {shown(*known)}",
+                f"must be one of {shown(*names)}",
                 f"{shown(name)} for {path}",
                 "Name one of these, or several joined with +.",
             )

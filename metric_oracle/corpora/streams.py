@@ -89,15 +89,15 @@ def stream_reports(
     names = check_kept(keep)
     n_rows = n_kept = 0
     source: Any = None
-    known: Any = None
+    known_section: Any = None
     note = ""
 
     def piece() -> Reports:
         """Return the rows read so far as Reports."""
         counts = {"rows": n_rows, "duplicate": n_rows - len(reports)}
         what = ", ".join(filter(None, [source.what, note]))
-        made = sort_out(reports, what, counts, path, keep_empty=read.keep_empty, section=known)
-        return with_columns(made, columns)
+        piece_reports = sort_out(reports, what, counts, path, keep_empty=read.keep_empty, section=known_section)
+        return with_columns(piece_reports, columns)
 
     for table in _tables_of_file(path, read):
         if not table.names:  # lines without content
@@ -106,15 +106,15 @@ def stream_reports(
         for name in names:
             # Of the ids of the last piece, whose reports may go on in this one.
             of_piece = {study: value for study, value in columns.get(name, {}).items() if study in reports}
-            ids, values = [*of_piece, *source.ids], [*of_piece.values(), *source.kept[name]]
+            ids, values = [*of_piece, *source.ids], [*of_piece.values(), *source.kept_columns[name]]
             columns[name] = values_of_ids(name, ids, values, path)
-        texts, found, note = source.cut(range(len(source.ids)))
-        if known not in (None, found):
+        texts, section, note = source.cut(range(len(source.ids)))
+        if known_section not in (None, section):
             raise InputError(
                 f"{path} has parts with the headings Findings: and Impression:, and others without.",
                 f"Leave {option('shard_rows')} out, so that it is read at once.",
             )
-        known = found
+        known_section = section
         for study, text in zip(source.ids, texts, strict=True):
             earlier = reports if study in reports else before
             if study in earlier:

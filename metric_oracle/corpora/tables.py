@@ -162,7 +162,7 @@ class Table:
         if self.keys is not None:
             object.__setattr__(self, "keys", self.keys.filter(keep))
         if self.lines is not None:
-            object.__setattr__(self, "lines", [line for line, kept in zip(self.lines, keep, strict=True) if kept])
+            object.__setattr__(self, "lines", [line for line, is_kept in zip(self.lines, keep, strict=True) if is_kept])
 
     @property
     def n_rows(self) -> int:
@@ -719,15 +719,15 @@ def ids_hint(ids: Iterable[str], others: Iterable[str]) -> str:
 
     Such names differ in their folder or ending. The sentence begins with a blank; it is "" if there is no such id.
     """
-    known, ids = set(others), list(ids)
+    other_ids, ids = set(others), list(ids)
     for bare, differing in (
         (lambda study: study.lstrip("0"), "leading zeros, which spreadsheets drop ({}): write them as text"),
         (_without_ending, "the folder or ending of a file name ({}): write the ids of the studies"),
         (bare_id, "what stands before the number ({}): write them in one way in both files"),
     ):
-        by_bare = {bare(study): study for study in known}
+        by_bare = {bare(study): study for study in other_ids}
         pair = next(
-            ([study, by_bare[bare(study)]] for study in ids if study not in known and bare(study) in by_bare), None
+            ([study, by_bare[bare(study)]] for study in ids if study not in other_ids and bare(study) in by_bare), None
         )
         if pair is not None:
             return f" Ids differ by {differing.format(shown(*pair))}."
@@ -778,8 +778,8 @@ def table_kind(path: Path, *, encoding: str | None = None, separator: str | None
             f"{path} is not a table by its ending, which must be one of {', '.join(ENDINGS)}.",
             "Convert or rename the file.",
         )
-    given = {"encoding": encoding, "separator": separator}
-    check_left_out(given, f"for {kind} files", allowed=text_options(path), got=f"a value for {path}")
+    text_format = {"encoding": encoding, "separator": separator}
+    check_left_out(text_format, f"for {kind} files", allowed=text_options(path), got=f"a value for {path}")
     return kind
 
 

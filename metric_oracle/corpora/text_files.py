@@ -185,10 +185,10 @@ def _guessed(lines: Iterable[bytes], path: Path) -> str:
         n_letters += len(letters)
         n_beyond += sum(not character.isascii() for character in letters)
     if n_utf8:
-        shown = f"{'line' if n_others == 1 else 'lines'} {', '.join(f'{number:,}' for number in first)}"
+        where = f"{'line' if n_others == 1 else 'lines'} {', '.join(f'{number:,}' for number in first)}"
         more = f", ... ({n_others:,} in all)" if n_others > len(first) else ""
         raise InputError(
-            f"{path} has UTF-8 in {n_utf8:,} of its lines and another encoding in {shown}{more}.",
+            f"{path} has UTF-8 in {n_utf8:,} of its lines and another encoding in {where}{more}.",
             f"Repair the file{if_taken('encoding', _NAMED.replace('its encoding', 'the encoding of all lines'))}.",
         )
     if not is_cp1252 or 2 * n_beyond > n_letters:  # languages written in cp1252 use mostly ASCII letters
@@ -211,14 +211,14 @@ def read_text(path: Path, encoding: str | None = None, *, may_be_empty: bool = F
     raw = read_bytes(path)
     if raw.startswith(_MAGIC):
         refuse_binary(path)
-    known = _of_mark(raw[:4], requested, path)
+    of_mark = _of_mark(raw[:4], requested, path)
     if requested is not None:
         _check_requested(requested, [raw], path)
-    name = known or "utf-8"
+    name = of_mark or "utf-8"
     try:
         text = raw.decode(name)
     except ValueError:  # some codecs raise no UnicodeDecodeError
-        if known is not None:
+        if of_mark is not None:
             raise wrong_encoding(name, path) from None
         name = _guessed(raw.splitlines(), path)
         text = raw.decode(name)
@@ -235,11 +235,11 @@ def stream_encoding(path: Path, encoding: str | None = None) -> str:
         head = file.read(4)
     if head.startswith(_MAGIC):
         refuse_binary(path)
-    known = _of_mark(head, requested, path)
+    of_mark = _of_mark(head, requested, path)
     if requested is not None:
         _check_requested(requested, _byte_blocks(path), path)
-    if known is not None:
-        return known
+    if of_mark is not None:
+        return of_mark
     if _utf8(_byte_blocks(path)) is not False:
         return "utf-8"
     with opened(path) as file:
@@ -380,11 +380,11 @@ def usual_quotes(text: str, separator: str) -> str:
     nested = rf'"[^{sep}\r\n]*"'
     cell = rf"(?:{usual}|(?P<other>{other})|(?P<nested>{nested}))(?=[{sep}\r\n]|\Z)|[^{sep}\r\n]++"
 
-    def rewritten(found: re.Match[str]) -> str:
+    def rewritten(cell: re.Match[str]) -> str:
         """Return a cell by the usual rule."""
-        if found["nested"] is not None:
-            return '"' + re.sub('"+', lambda run: run[0] + '"' * (len(run[0]) % 2), found[0][1:-1]) + '"'
-        return found[0] if found["other"] is None else found["other"].strip(" ").replace('\\"', '""')
+        if cell["nested"] is not None:
+            return '"' + re.sub('"+', lambda run: run[0] + '"' * (len(run[0]) % 2), cell[0][1:-1]) + '"'
+        return cell[0] if cell["other"] is None else cell["other"].strip(" ").replace('\\"', '""')
 
     return re.sub(rf"{before}(?:{cell})", rewritten, text, flags=re.DOTALL)
 

@@ -76,8 +76,8 @@ def has_other(names: Iterable[str], usual: Collection[str], taken: Collection[st
 def id_names(names: Iterable[str]) -> list[str]:
     """Return the names of the columns that can hold the ids of studies; several if nothing decides between them."""
     names = list(names)
-    known, others = matching(names, STUDY_IDS), matching(names, OTHER_IDS)
-    return [*known, *others] if [*map(bare_name, known)] in ([], ["id"]) else known
+    of_studies, others = matching(names, STUDY_IDS), matching(names, OTHER_IDS)
+    return [*of_studies, *others] if [*map(bare_name, of_studies)] in ([], ["id"]) else of_studies
 
 
 def is_report(name: str) -> bool:
@@ -94,27 +94,27 @@ def generated_names(
     `section` is the wanted one, None if that is not known. `unknown` returns the columns of words without a usual name:
     beside one, only a name that no radiologist's reports have is certain.
     """
-    for found in (matching(names, _OF_MODELS), matching(names, _OF_EITHER), matching(names, PLAIN | _OF_SECTIONS)):
-        of_section = [name for name in found if section_of_column(name) == section]
-        found = of_section if section is not None and len(of_section) == 1 else found
-        if found:
+    for columns in (matching(names, _OF_MODELS), matching(names, _OF_EITHER), matching(names, PLAIN | _OF_SECTIONS)):
+        of_section = [name for name in columns if section_of_column(name) == section]
+        columns = of_section if section is not None and len(of_section) == 1 else columns
+        if columns:
             break
-    if found and bare_name(found[0]) in _OF_MODELS:
-        return found, len(found) == 1
+    if columns and bare_name(columns[0]) in _OF_MODELS:
+        return columns, len(columns) == 1
     others, written = unknown(), matching(names, REFERENCE)
-    if found:
-        return [*others, *found, *(written if others else [])], len(found) == 1 and not others
+    if columns:
+        return [*others, *columns, *(written if others else [])], len(columns) == 1 and not others
     return [*others, *written], len([*others, *written]) == 1
 
 
 def written_names(names: Collection[str], unknown: Callable[[], list[str]]) -> tuple[list[str], bool]:
     """Return which columns may hold what a radiologist wrote, as `generated_names` does for a model's reports."""
-    found = matching(names, PLAIN | REFERENCE | _OF_SECTIONS)
-    if not found or matching(found, PLAIN):  # a report may be the generated one
-        found += matching(names, GENERATED)
-    if not matching(found, PLAIN | REFERENCE | _OF_SECTIONS):
-        found = [*unknown(), *found]
-    return found, len(found) == 1
+    columns = matching(names, PLAIN | REFERENCE | _OF_SECTIONS)
+    if not columns or matching(columns, PLAIN):  # a report may be the generated one
+        columns += matching(names, GENERATED)
+    if not matching(columns, PLAIN | REFERENCE | _OF_SECTIONS):
+        columns = [*unknown(), *columns]
+    return columns, len(columns) == 1
 
 
 def section_of_column(name: str) -> str | None:

@@ -217,23 +217,26 @@ def encode(encoder: TokenEncoder, tokens: Tokens, storage: npt.DTypeLike = np.fl
 
 
 def encode_once(
-    encoder: TokenEncoder, tokens: Tokens, storage: npt.DTypeLike, kept: dict[str, dict[bytes, npt.NDArray[Any]]]
+    encoder: TokenEncoder,
+    tokens: Tokens,
+    storage: npt.DTypeLike,
+    known_states: dict[str, dict[bytes, npt.NDArray[Any]]],
 ) -> npt.NDArray[Any]:
-    """Return what `encode` does of distinct texts, but encode only those that are not in `kept`, and add them to it.
+    """Return what `encode` does of distinct texts, but encode only those not in `known_states`, and add them to it.
 
-    `kept` is settings of an encoder -> bytes of the token ids of a text -> its states; it begins as an empty dict.
+    `known_states` is settings of an encoder -> bytes of the token ids of a text -> its states; it begins empty.
     """
-    states_of = kept.setdefault(repr([encoder.signature, encoder.environment, np.dtype(storage).name]), {})
+    states_of = known_states.setdefault(repr([encoder.signature, encoder.environment, np.dtype(storage).name]), {})
     keys = [tokens.ids[first:last].tobytes() for first, last in pairwise(tokens.ptr.tolist())]
     new = [text for text, key in enumerate(keys) if key not in states_of]
     if new:
         length = np.diff(tokens.ptr)[new]
         ptr = np.concatenate([[0], np.cumsum(length)])
         ids = np.concatenate([tokens.ids[tokens.ptr[text] : tokens.ptr[text + 1]] for text in new])
-        made = encode(encoder, Tokens(ids, ptr, 0), storage)
-        states_of |= {keys[text]: made[ptr[i] : ptr[i + 1]] for i, text in enumerate(new)}
+        states = encode(encoder, Tokens(ids, ptr, 0), storage)
+        states_of |= {keys[text]: states[ptr[i] : ptr[i + 1]] for i, text in enumerate(new)}
         if len(new) == len(keys):
-            return made
+            return states
     return np.concatenate([states_of[key] for key in keys])
 
 

@@ -263,7 +263,7 @@ class StateDocuments(TokenDocuments):
             tokens, made_by = encoder.tokenize(reports.texts), {"environment": encoder.environment}
             make = partial(encode, encoder, storage=self.states.dtype)
             if reports.kept is not None:
-                make = partial(encode_once, encoder, storage=self.states.dtype, kept=reports.kept)
+                make = partial(encode_once, encoder, storage=self.states.dtype, known_states=reports.kept)
         baseline = self.description["baseline"]
         if baseline is None:
             step = f"Leave it out, or build the index with {option('rescale_table', 'FILE')}."

@@ -297,9 +297,9 @@ def _resumed(building: Path, digest: str, parts: Sequence[str]) -> Job:
     job = Job(building, PROGRESS)
     files = [file for part in parts for file in files_of(part)]
     job.keep(dict.fromkeys(files, digest))
-    kept = {LOCK, SCRATCH, *parts, *job.pieces, *([PROGRESS] if job.pieces else [])}
+    needed = {LOCK, SCRATCH, *parts, *job.pieces, *([PROGRESS] if job.pieces else [])}
     for name in reversed(_contents(building)[0]):
-        if name not in kept and not name.startswith(f"{SCRATCH}/"):
+        if name not in needed and not name.startswith(f"{SCRATCH}/"):
             if (building / name).is_dir():
                 (building / name).rmdir()
             else:
@@ -310,11 +310,11 @@ def _resumed(building: Path, digest: str, parts: Sequence[str]) -> Job:
 
 def checked_reports(reports: Reports) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """Return the ids and the texts; raise InputError if one is missing."""
-    found = Strings(reports.ids).arrow, Strings(reports.texts).arrow
-    for name, strings in zip(("ids", "texts"), found, strict=True):
+    columns = Strings(reports.ids).arrow, Strings(reports.texts).arrow
+    for name, strings in zip(("ids", "texts"), columns, strict=True):
         if strings.null_count:
             raise InputError(name, "must be strings", f"{strings.null_count} missing", "Leave these reports out.")
-    return found
+    return columns
 
 
 def inputs_digest(reports: Reports) -> str:

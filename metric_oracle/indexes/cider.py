@@ -224,14 +224,14 @@ class WeightedIndex(FeatureDocuments):
         order = np.searchsorted(in_queries.index.family_ptr, gram[first], side="right") - 1
         size = times * (weight[gram[first]] * weight[gram[first]])
         counts = is_known & (size[entry] > 0)
-        kept = np.flatnonzero(np.bincount(entry[counts], minlength=len(first)))
+        entries = np.flatnonzero(np.bincount(entry[counts], minlength=len(first)))
         batch = WeightedBatch(
-            offsets_of(np.bincount(query[first[kept]], minlength=len(items))),
-            offsets_of(np.bincount(entry[counts], minlength=len(first))[kept]),
+            offsets_of(np.bincount(query[first[entries]], minlength=len(items))),
+            offsets_of(np.bincount(entry[counts], minlength=len(first))[entries]),
             feature[counts][np.argsort(entry[counts], kind="stable")].astype(np.int32),
-            order[kept],
-            size[kept],
-            times[kept] * size[kept] / squares[order[kept], query[first[kept]]],
+            order[entries],
+            size[entries],
+            times[entries] * size[entries] / squares[order[entries], query[first[entries]]],
             np.ascontiguousarray(squares.T),
             np.diff(in_queries.index.sequence_ptr),
             # Rounding: two factors, their product, and a sum of as many terms as the query has features.

@@ -40,16 +40,16 @@ class PositiveDocuments(Documents):
         If the queries are only a part of the test set, `prevalence` has the counts `positives`, `labels` and `reports`
         of the whole; by default the queries are counted. Raise InputError unless these counts fit one another.
         """
-        found = self.join({"labels": self.labels.encode(reports)})
-        n_labels = found.positive.shape[1]
+        documents = self.join({"labels": self.labels.encode(reports)})
+        n_labels = documents.positive.shape[1]
         if prevalence is None:
             prevalence = {
-                "positives": int(np.sum(found.positive[found.document_of_row])),
+                "positives": int(np.sum(documents.positive[documents.document_of_row])),
                 "labels": len(reports.ids) * n_labels,
                 "reports": len(reports.ids),
             }
         _check_prevalence(prevalence, n_labels)
-        return replace(found, prevalence=prevalence)
+        return replace(documents, prevalence=prevalence)
 
     @property
     def settings(self) -> dict[str, Any]:  # type: ignore[override]

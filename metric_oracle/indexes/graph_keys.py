@@ -12,7 +12,7 @@ from metric_oracle.kernels._graph_keys import sort_distinct
 
 def pack_keys(
     graphs: GraphTable,
-    chosen: np.ndarray,
+    positions: np.ndarray,
     tokens: Mapping[str, int],
     labels: Mapping[str, int],
     types: Mapping[str, int],
@@ -20,7 +20,7 @@ def pack_keys(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the distinct (graph, key) pairs of each family of features, two arrays each; see `indexes.radgraph`.
 
-    `chosen` has the positions of the graphs in the table, int64[n]; in the result they are numbered from 0 in this
+    `positions` has the positions of the graphs in the table, int64[n]; in the result they are numbered from 0 in this
     order. `tokens`, `labels` and `types` have the number of each entity string, label and relation type. Strings that
     they lack get numbers after the last one, so that sets keep their sizes. No index has a key with such a number.
     A family that is not in `families` has no pair. Raise InputError if there are more strings than a key has bits for.
@@ -38,11 +38,11 @@ def pack_keys(
         )
 
     n_entities, n_relations = len(graphs.entity_token), len(graphs.relation_type)
-    entity_ptr, entity_of = reorder(graphs.entity_ptr, np.arange(n_entities, dtype=np.int32), chosen)
-    graph_of_entity = np.repeat(np.arange(len(chosen)), np.diff(entity_ptr))
-    relation_ptr, relation_of = reorder(graphs.relation_ptr, np.arange(n_relations, dtype=np.int32), chosen)
-    graph_of_relation = np.repeat(np.arange(len(chosen)), np.diff(relation_ptr))
-    first = graphs.entity_ptr[:-1][chosen][graph_of_relation]
+    entity_ptr, entity_of = reorder(graphs.entity_ptr, np.arange(n_entities, dtype=np.int32), positions)
+    graph_of_entity = np.repeat(np.arange(len(positions)), np.diff(entity_ptr))
+    relation_ptr, relation_of = reorder(graphs.relation_ptr, np.arange(n_relations, dtype=np.int32), positions)
+    graph_of_relation = np.repeat(np.arange(len(positions)), np.diff(relation_ptr))
+    first = graphs.entity_ptr[:-1][positions][graph_of_relation]
     source = first + graphs.relation_source[relation_of]
     target = first + graphs.relation_target[relation_of]
 

@@ -15,12 +15,12 @@ def ranks_of(order: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def places_of_lists(ptr: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def places_of_lists(ptr: np.ndarray, lists: np.ndarray) -> np.ndarray:
     """Return the indices of all values of the chosen ragged lists, list after list: int64[...].
 
     `ptr` has the offsets of the lists: list i has the values at ``ptr[i]`` to ``ptr[i + 1] - 1``.
     """
-    begin, lengths = ptr[chosen], ptr[chosen + 1] - ptr[chosen]
+    begin, lengths = ptr[lists], ptr[lists + 1] - ptr[lists]
     return np.repeat(begin - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
 
 

@@ -127,8 +127,8 @@ class StemIndex(FeatureDocuments):
         """Tokenize and stem the queries, and look up the stems of the corpus that their words can match."""
         which, items, words, flat, ptr = distinct_sequences(reports.texts, "ngrams")
         word_id = self.ngrams.ids_of_words(words)
-        known, stem = np.append(self.stem, -1)[word_id].tolist(), stemmer()
-        stems = [stem(word) if i < 0 else self.stems.words[i] for word, i in zip(words, known, strict=True)]
+        stem_ids, stem = np.append(self.stem, -1)[word_id].tolist(), stemmer()
+        stems = [stem(word) if i < 0 else self.stems.words[i] for word, i in zip(words, stem_ids, strict=True)]
         others = [self._stems_with_synonym.get(stem_of_word, ()) for stem_of_word in stems]
         vocabulary = sorted({*stems, *chain.from_iterable(others)})
         number = {stem: i for i, stem in enumerate(vocabulary)}.__getitem__

@@ -79,10 +79,10 @@ def mask_of(text: str) -> np.uint64:
 def keyword_spans(text: str) -> list[tuple[Span, str]]:
     """Return the keywords of a text with their places in it, each as often as it occurs."""
     apart = _APART.sub(_as_many_blanks, text)
-    kept = [i for i, letter in enumerate(apart) if not _DROPPED.match(letter)]
-    lowered, place = lowered_with_places("".join(apart[i] for i in kept))
+    letters = [i for i, letter in enumerate(apart) if not _DROPPED.match(letter)]
+    lowered, place = lowered_with_places("".join(apart[i] for i in letters))
     words = [match for match in _WORD.finditer(lowered) if match[0] in _BIT]
-    return [((kept[place[word.start()]], kept[place[word.end() - 1]] + 1), word[0]) for word in words]
+    return [((letters[place[word.start()]], letters[place[word.end() - 1]] + 1), word[0]) for word in words]
 
 
 def _as_many_blanks(gap: re.Match[str]) -> str:

@@ -41,7 +41,7 @@ from metric_oracle.retrieval.checks import check_alone
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.exclusion import of_order
 from metric_oracle.retrieval.kernels import load_kernel
-from metric_oracle.retrieval.options import SearchOptions, chosen
+from metric_oracle.retrieval.options import SearchOptions, with_arguments
 from metric_oracle.retrieval.part_files import members_of
 from metric_oracle.retrieval.plan import Plan, plan
 from metric_oracle.retrieval.remote_search import opened_set
@@ -187,7 +187,7 @@ def mine(
     >>> mo.mine(index, "rouge-l", f"{folder}/pairs.parquet", k=1)
     <Mined: 3 pairs of 3 anchors; 0 anchors have fewer than 1, 0 have none>
     """
-    given = chosen(options, k=k, text=text)
+    given = with_arguments(options, k=k, text=text)
     given.check_used(_USED, "mining")
     path, selection = Path(out), selection or Selection()
     check_out(path, endings=(".parquet",))

@@ -93,13 +93,13 @@ def identity(plan: Plan, queries: Reports) -> Results:
     scored = [score(encoded.item(q), encoded.item(q)) for q in range(int(encoded.document_of_row.max()) + 1)]
     scores = np.array([value for value, _ in scored])[place]
     components = {name: np.array([parts[name] for _, parts in scored])[place] for name in scored[0][1]}
-    chosen = {
+    columns = {
         "row": np.full(len(scores), -1),
         "candidate_id": pa.array(queries.ids, pa.large_string()),
         "n_ties": np.zeros(len(scores), np.int64),
         "text": pa.array(queries.texts, pa.large_string()),
     }
-    table = _table(queries, 1, chosen, scores, components, plan.options.text)
+    table = _table(queries, 1, columns, scores, components, plan.options.text)
     more = {"baseline": "identity", "references": digest(queries)}
     return Results(table, _signature(plan, queries, pairs, 1, more))
 
@@ -257,40 +257,40 @@ def _results(plan: Plan, queries: Reports, pairs: Pairs, rows: np.ndarray, more:
     query, document, pair_of_row = pairs.distinct(np.repeat(pairs.which, k), pairs.document_of_row[flat])
     scores, components = pairs.score_with_components(query, document)
     pairs.check(queries.ids, query, document, scores, components)
-    chosen = {
+    columns = {
         "row": flat,
         "candidate_id": index.take("study_id", flat),
         "n_ties": pairs.rows_like(document)[pair_of_row],
     }
     if plan.options.text:
-        chosen["text"] = index.take("text", flat)
+        columns["text"] = index.take("text", flat)
     components = {name: values[pair_of_row] for name, values in components.items()}
-    table = _table(queries, k, chosen, scores[pair_of_row], components, plan.options.text)
+    table = _table(queries, k, columns, scores[pair_of_row], components, plan.options.text)
     return Results(table, _signature(plan, queries, pairs, k, {**more, "references": digest(queries)}))
 
 
 def _table(
-    queries: Reports, k: int, chosen: dict[str, Any], scores: np.ndarray, components: dict[str, np.ndarray], text: bool
+    queries: Reports, k: int, of_rows: dict[str, Any], scores: np.ndarray, components: dict[str, np.ndarray], text: bool
 ) -> pa.Table:
     """Return the table of results of a baseline, with the columns of a search and k lines per query.
 
-    `chosen` has the columns row, candidate_id, n_ties and, if `text` is true, text, line by line like `scores` and
+    `of_rows` has the columns row, candidate_id, n_ties and, if `text` is true, text, line by line like `scores` and
     `components`.
     """
     n = len(queries.ids)
     columns = {
         "query_id": pa.array(queries.ids, pa.large_string()).take(pa.array(np.repeat(np.arange(n), k))),
         "rank": np.tile(np.arange(1, k + 1), n),
-        "row": chosen["row"],
-        "candidate_id": chosen["candidate_id"],
+        "row": of_rows["row"],
+        "candidate_id": of_rows["candidate_id"],
         "score": scores,
         **components,
-        "n_ties": chosen["n_ties"],
+        "n_ties": of_rows["n_ties"],
         "fallback": np.zeros(n * k, bool),
         "exact": np.ones(n * k, bool),
     }
     if text:
-        columns["text"] = chosen["text"]
+        columns["text"] = of_rows["text"]
     return pa.table(columns)
 
 
@@ -347,8 +347,8 @@ def baseline(
     >>> mo.baseline(index, ["small effusion"], "identity", "rouge-l").table["score"].to_pylist()
     [1.0]
     """
-    given = {"draws": draws, "seed": seed, "corpus_vectors": corpus_vectors, "query_vectors": query_vectors}
-    own = {name: value for name, value in given.items() if value is not None}
+    arguments = {"draws": draws, "seed": seed, "corpus_vectors": corpus_vectors, "query_vectors": query_vectors}
+    own = {name: value for name, value in arguments.items() if value is not None}
     check_left_out(own, f"for kind {kind!r}", allowed=option_types.OF_BASELINES.get(kind, ()))
     if kind == "nearest":
         check_image_vectors(own)

@@ -35,27 +35,29 @@ class WantedList(NamedTuple):
 
 def answers_of(
     pairs: Pairs,
-    chosen: Sequence[int],
+    query_numbers: Sequence[int],
     k: int,
     tell: Advance,
     *,
     lists: Sequence[WantedList] | None = None,
     min_score: float | None = None,
 ) -> Answers:
-    """Return, as `Answers`, the k best rows for the distinct queries `chosen`, with exact scores of the plain scorer.
+    """Return, as `Answers`, the k best rows for the distinct queries `query_numbers`, with scores of the plain scorer.
 
     There is one list for each of `lists`, by default one for each query, which excludes nothing. Rows that score worse
     than `min_score` are not listed. Lists with fewer than k rows end with row -1. `tell` gets `n_pairs` scored pairs in
     all.
     """
-    lists = [WantedList(place, np.empty(0, np.int64)) for place in range(len(chosen))] if lists is None else lists
+    lists = (
+        [WantedList(place, np.empty(0, np.int64)) for place in range(len(query_numbers))] if lists is None else lists
+    )
     metric = pairs.metric
     n, sign = len(lists), metric.sign
     answers = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.empty(0))
-    values = _scores_by_metric(pairs, chosen, tell)
+    values = _scores_by_metric(pairs, query_numbers, tell)
     scores, error = _sum_of_scores(metric, values)
     for i, (place, excluded) in enumerate(lists):
-        q, signed = chosen[place], sign * scores[place]
+        q, signed = query_numbers[place], sign * scores[place]
         documents = np.arange(len(signed))
         for condition in metric.conditions:
             own, of_own = values[condition.metric.name]
@@ -75,27 +77,27 @@ def answers_of(
             fits = exact >= sign * min_score
             documents, exact = documents[fits], exact[fits]
         rows, best, ties = select(documents, exact, pairs.row_ptr, pairs.row_id, k, excluded)
-        for column, found in zip(answers[:3], (rows, sign * best, ties), strict=True):
-            column[i, : len(found)] = found
+        for column, answer in zip(answers[:3], (rows, sign * best, ties), strict=True):
+            column[i, : len(answer)] = answer
     return answers
 
 
-def _scores_by_metric(pairs: Pairs, chosen: Sequence[int], tell: Advance) -> dict[str, tuple[np.ndarray, float]]:
+def _scores_by_metric(pairs: Pairs, query_numbers: Sequence[int], tell: Advance) -> dict[str, tuple[np.ndarray, float]]:
     """Return, by name of each metric of a sum, scores float64[n, D] and a bound of their error.
 
-    Rows are those of the distinct queries `chosen`, columns all documents; see `_scores`.
+    Rows are those of the distinct queries `query_numbers`, columns all documents; see `_scores`.
     """
     values = {}
     for name, metric in pairs.metric.metrics.items():
-        found = [_of_metric(metric, part, chosen, tell) for part in pairs.parts]
-        values[name] = np.concatenate([scores for scores, _ in found], axis=1), max(error for _, error in found)
+        of_parts = [_of_metric(metric, part, query_numbers, tell) for part in pairs.parts]
+        values[name] = np.concatenate([scores for scores, _ in of_parts], axis=1), max(error for _, error in of_parts)
     return values
 
 
-def _of_metric(metric: Metric, part: Part, chosen: Sequence[int], tell: Advance) -> tuple[np.ndarray, float]:
+def _of_metric(metric: Metric, part: Part, query_numbers: Sequence[int], tell: Advance) -> tuple[np.ndarray, float]:
     """Return what `_scores_by_metric` does for one of the metrics and the documents of one part."""
     (representation, own), (encoded, of_query) = part.representation.of_metric(metric), part.encoded.of_metric(metric)
-    queries, which = np.unique(of_query[part.place[list(chosen)]], return_inverse=True)
+    queries, which = np.unique(of_query[part.place[list(query_numbers)]], return_inverse=True)
     scores, error = _scores(metric, representation, encoded, queries.tolist(), tell)
     return scores[which][:, own], error
 
@@ -113,32 +115,32 @@ def _sum_of_scores(metric: Metric, values: Mapping[str, tuple[np.ndarray, float]
     return total, error + gamma(8 * len(terms), FLOAT64) * size if error else 0.0
 
 
-def n_pairs(pairs: Pairs, chosen: Sequence[int]) -> int:
+def n_pairs(pairs: Pairs, query_numbers: Sequence[int]) -> int:
     """Return the number of pairs that a search for distinct queries scores, added up over the metrics of a sum."""
     total = 0
     for metric in pairs.metric.metrics.values():
         for part in pairs.parts:
             representation, _ = part.representation.of_metric(metric)
             _, of_query = part.encoded.of_metric(metric)
-            queries = np.unique(of_query[part.place[list(chosen)]])
+            queries = np.unique(of_query[part.place[list(query_numbers)]])
             total += len(queries) * (len(representation.row_ptr) - 1)
     return total
 
 
 def _scores(
-    metric: Metric, representation: Any, encoded: Any, chosen: Sequence[int], tell: Advance
+    metric: Metric, representation: Any, encoded: Any, query_numbers: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
-    """Return the scores of the queries `chosen` with all documents, float64[n, D], and a bound of their error.
+    """Return the scores of the queries `query_numbers` with all documents, float64[n, D], and a bound of their error.
 
-    `chosen` has numbers of distinct queries. `tell` gets the numbers of pairs as they are scored.
+    `query_numbers` has numbers of distinct queries. `tell` gets the numbers of pairs as they are scored.
     """
     if isinstance(representation, StateDocuments):
-        return _bertscores(metric, representation, encoded, chosen, tell)
+        return _bertscores(metric, representation, encoded, query_numbers, tell)
     if isinstance(representation, EmbeddingDocuments):
-        return _cosines(representation, encoded, chosen, tell)
+        return _cosines(representation, encoded, query_numbers, tell)
     score = load_reference(metric)
     n_documents = len(representation.row_ptr) - 1
-    items = [encoded.item(q) for q in chosen]
+    items = [encoded.item(q) for q in query_numbers]
     scores = np.empty((len(items), n_documents))
     for document in range(n_documents):
         candidate = representation.item(document)
@@ -149,13 +151,13 @@ def _scores(
 
 
 def _cosines(
-    index: EmbeddingDocuments, encoded: EmbeddingDocuments, chosen: Sequence[int], tell: Advance
+    index: EmbeddingDocuments, encoded: EmbeddingDocuments, query_numbers: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
-    """Return the cosines of the queries `chosen` with all vectors, float64[n, D], and a bound of their error.
+    """Return the cosines of the queries `query_numbers` with all vectors, float64[n, D], and a bound of their error.
 
     The arguments are those of `_scores`.
     """
-    queries = _directions(encoded.vectors[list(chosen)])
+    queries = _directions(encoded.vectors[list(query_numbers)])
     n_documents, width = index.vectors.shape
     scores = np.empty((len(queries), n_documents))
     step = max(CELLS // width, 1)
@@ -167,9 +169,9 @@ def _cosines(
 
 
 def _bertscores(
-    metric: Metric, index: StateDocuments, encoded: StateDocuments, chosen: Sequence[int], tell: Advance
+    metric: Metric, index: StateDocuments, encoded: StateDocuments, query_numbers: Sequence[int], tell: Advance
 ) -> tuple[np.ndarray, float]:
-    """Return the BERTScore of the queries `chosen` with all documents, float64[n, D], and a bound of its error.
+    """Return the BERTScore of the queries `query_numbers` with all documents, float64[n, D], and a bound of its error.
 
     The arguments are those of `_scores`. The token states of all queries are multiplied with those of one block of the
     corpus at a time, so that the corpus is read once for any number of queries. If the signs of precision and recall
@@ -178,8 +180,8 @@ def _bertscores(
     part = int(metric.options["part"])  # type: ignore[call-overload]
     batch: Any = encoded.arrays(metric, encoded)
     score = load_reference(metric)
-    counts = [len(batch.states_of(q)) for q in chosen]
-    directions = _directions(np.concatenate([batch.states_of(q) for q in chosen]))
+    counts = [len(batch.states_of(q)) for q in query_numbers]
+    directions = _directions(np.concatenate([batch.states_of(q) for q in query_numbers]))
     stops = np.cumsum(counts)
     lengths, width = np.diff(index.ptr), index.states.shape[1]
     longest = int(max(lengths.max(), *counts))
@@ -196,7 +198,7 @@ def _bertscores(
         weights = encoded.weight_of_id[index.ids[tokens]]
         total = np.add.reduceat(weights, starts)
         wordless = lengths[first:last] == 2  # documents of the two special tokens; a query of these is refused
-        for i, q in enumerate(chosen):
+        for i, q in enumerate(query_numbers):
             own = cosines[stops[i] - counts[i] : stops[i]]
             precision = _ratio(np.add.reduceat(weights * own.max(axis=0), starts), total)
             of_query = batch.weights_of(q)

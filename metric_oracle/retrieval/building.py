@@ -285,29 +285,33 @@ def build_index(
     from metric_oracle.indexes.held import index_in_memory
     from metric_oracle.indexes.store import Strings
 
-    given = attached(reports)
+    attached_reports = attached(reports)
     names, columns = names_of(metrics), check_kept(keep)
     for name in names or ():
         get_metric(name)
     if max_memory is not None:
         step = f"Add {option('encoder', 'NAME')} or a folder."
-        check_given("encoder", given.of_encoder or None, f"with {option('max_memory')}", step)
+        check_given("encoder", attached_reports.of_encoder or None, f"with {option('max_memory')}", step)
     where = open_runner(runner, address, num_gpus)
     if shard_rows is not None:
         check_given("out", out, f"with {option('shard_rows')}", "Name a folder: a set of shards is on the disk.")
     elif out is not None:
         check_new_folder("out", Path(out))
-    if shard_rows is not None and out is not None and may_stream(given.data, given.options):
-        of_encoder = {**given.of_encoder, **given_of({"max_memory": max_memory, "progress": progress})}
-        opening = {**of_encoder, **given_of(given.models, ("device", "tell"))} if given.of_encoder else {}
+    if shard_rows is not None and out is not None and may_stream(attached_reports.data, attached_reports.options):
+        of_encoder = {**attached_reports.of_encoder, **given_of({"max_memory": max_memory, "progress": progress})}
+        opening = (
+            {**of_encoder, **given_of(attached_reports.models, ("device", "tell"))}
+            if attached_reports.of_encoder
+            else {}
+        )
         return build_streamed(
-            Path(given.data),
+            Path(attached_reports.data),
             out,
             shard_rows,
-            given.options,
+            attached_reports.options,
             columns,
-            dict(given.sources),
-            dict(given.models) | given_of({"progress": progress}),
+            dict(attached_reports.sources),
+            dict(attached_reports.models) | given_of({"progress": progress}),
             opening,
             names,
             progress,
@@ -315,21 +319,23 @@ def build_index(
         )
     if where is not None:
         step = "Write the wanted reports to a CSV file."
-        check_left_out(given.options.given, "with a runner, which reads a file in pieces", step, allowed=STREAMED)
+        check_left_out(
+            attached_reports.options.given, "with a runner, which reads a file in pieces", step, allowed=STREAMED
+        )
         raise InputError(
             "reports",
             f"must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "
             f"{option('shard_rows')}, for a runner",
-            f"{given.described} {'without it' if shard_rows is None else 'with it'}",
+            f"{attached_reports.described} {'without it' if shard_rows is None else 'with it'}",
             f"Add {option('shard_rows', 'N')}." if shard_rows is None else step,
         )
-    corpus = given.read(keep=columns)
-    listener = given.models.get("tell")
+    corpus = attached_reports.read(keep=columns)
+    listener = attached_reports.models.get("tell")
     if listener is not None or corpus.words or corpus.marks or corpus.chosen:  # what is left out stands in the index
         say(f"reports: {corpus.source}", listener)
-    inputs = with_sources(given, corpus, names, progress, max_memory)
+    inputs = with_sources(attached_reports, corpus, names, progress, max_memory)
     if shard_rows is not None and out is not None:
-        return build_cut(inputs, corpus, out, shard_rows, given.sources, names, progress)
+        return build_cut(inputs, corpus, out, shard_rows, attached_reports.sources, names, progress)
     inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))
     noted = described(corpus)
     del corpus  # lists of strings take three times the memory of Arrow's

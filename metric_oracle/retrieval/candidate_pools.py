@@ -75,11 +75,14 @@ class CandidatePool:
         """How many of the best reports under each metric the pool has; without a list that is the whole corpus."""
         return {search.metric.name: size for search, size in self.lists if size is not None}
 
-    def rows(self, queries: Reports, found: Mapping[str, np.ndarray] | None = None) -> list[PoolRows]:
-        """Return the pool of each query; `found` has lists that were searched before, int64[Q, N] by metric."""
-        found, n = found or {}, len(queries.ids)
+    def rows(self, queries: Reports, searched_lists: Mapping[str, np.ndarray] | None = None) -> list[PoolRows]:
+        """Return the pool of each query; `searched_lists` has those searched before, int64[Q, N] by metric."""
+        searched_lists, n = searched_lists or {}, len(queries.ids)
         searched = [(search, search.metric.name, size) for search, size in self.lists if size is not None]
-        lists = [found[name] if name in found else search.rows(queries, size) for search, name, size in searched]
+        lists = [
+            searched_lists[name] if name in searched_lists else search.rows(queries, size)
+            for search, name, size in searched
+        ]
         # Those that `expectation` draws, so that the scores of a pool say what chance gives, too.
         drawn = drawn_rows(np.arange(self.index.n_reports), n, self.seed, self.draws)
         return [_pool_of_lists([of_queries[q] for of_queries in lists], drawn[q]) for q in range(n)]
@@ -89,14 +92,14 @@ class CandidatePool:
 
         `rows` has those of each query.
         """
-        found = [np.full((len(self.lists), len(some)), np.nan) for some in rows]
+        of_queries = [np.full((len(self.lists), len(some)), np.nan) for some in rows]
         query = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
         row = np.concatenate([*rows, np.empty(0, np.int64)])
         ends = np.cumsum([len(some) for some in rows])[:-1]
         for m, (search, _) in enumerate(self.lists):
             for q, scores in enumerate(np.split(search.pairs(queries).score_corpus_rows(query, row), ends)):
-                found[q][m] = scores
-        return found
+                of_queries[q][m] = scores
+        return of_queries
 
     def recorded(self) -> dict[str, Any]:
         """Return the entry of the signature."""

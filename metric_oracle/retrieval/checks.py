@@ -42,12 +42,12 @@ def with_frequencies(index: Index, corpus: Index | None, metrics: Iterable[Metri
     if corpus is None:
         return index
     kind = "bertscore"
-    made = [one.content["representations"].get(kind, {}).get("encoder", {}) for one in (index, corpus)]
-    if counts(idf) and any(made[0].get(name) != made[1].get(name) for name in ("sha256", "layer", "compute")):
+    encoders = [one.content["representations"].get(kind, {}).get("encoder", {}) for one in (index, corpus)]
+    if counts(idf) and any(encoders[0].get(name) != encoders[1].get(name) for name in ("sha256", "layer", "compute")):
         raise InputError(
             "encoder",
-            f"must be the one of the index whose frequencies count, {made[1].get('model')}",
-            made[0].get("model"),
+            f"must be the one of the index whose frequencies count, {encoders[1].get('model')}",
+            encoders[0].get("model"),
             "Pass that encoder, or an index that was built with this one.",
         )
     return index.counted_in(corpus)
@@ -120,12 +120,12 @@ def _check_queries(queries: Reports, metric: Metric, index: Index, kind: str) ->
             "Add them to the file or leave these queries out.",
         )
     recorded = index.content["representations"][kind].get("encoder", {})
-    given = attachment.made_by
-    if {"sha256"} <= recorded.keys() & given.keys() and recorded["sha256"] != given["sha256"]:
+    made_by = attachment.made_by
+    if {"sha256"} <= recorded.keys() & made_by.keys() and recorded["sha256"] != made_by["sha256"]:
         raise InputError(
             needs.plural,
             f"must come from the model of the index, sha256 {recorded['sha256'][:12]}",
-            given["sha256"][:12],
+            made_by["sha256"][:12],
             "Pass that model, or build another index.",
         )
     for name, value in attachment.settings.items():

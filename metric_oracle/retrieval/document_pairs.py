@@ -41,7 +41,7 @@ class Pairs:
     parts: list[Part]  # those with rows that can be scored; if there is none, the first
     which: np.ndarray  # int64[Q], distinct query of each query; queries that differ for one part are distinct
     # Score and components of the plain scorer by distinct query and document, each computed once.
-    known: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    plain_scores: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, index: Index, metric: Metric, queries: Reports, settings: Mapping[str, Any]) -> "Pairs":
@@ -49,20 +49,20 @@ class Pairs:
 
         Queries that are all rows of the first shard are taken from what it stores of them.
         """
-        found: list[tuple[Index, Documents, Documents]] = []
+        encodings: list[tuple[Index, Documents, Documents]] = []
         for shard, representation in compared(index, metric):
             encoded = (
-                representation.encode_again(queries, found[-1][2], **settings)
-                if found
+                representation.encode_again(queries, encodings[-1][2], **settings)
+                if encodings
                 else encode_for(shard, metric, representation, queries, settings)
             )
-            found.append((shard, representation, encoded))
-        if len(found) == 1:
-            encoded = found[0][2]
-            return cls(metric, [Part(*found[0], np.arange(len(encoded.row_ptr) - 1))], encoded.document_of_row)
-        columns = np.stack([encoded.document_of_row for *_, encoded in found], axis=1)
+            encodings.append((shard, representation, encoded))
+        if len(encodings) == 1:
+            encoded = encodings[0][2]
+            return cls(metric, [Part(*encodings[0], np.arange(len(encoded.row_ptr) - 1))], encoded.document_of_row)
+        columns = np.stack([encoded.document_of_row for *_, encoded in encodings], axis=1)
         distinct, which = np.unique(columns, axis=0, return_inverse=True)
-        parts = [Part(*part, place) for part, place in zip(found, distinct.T, strict=True)]
+        parts = [Part(*part, place) for part, place in zip(encodings, distinct.T, strict=True)]
         return cls(metric, parts, which.reshape(-1))
 
     @cached_property
@@ -180,7 +180,7 @@ class Pairs:
             some = np.flatnonzero(of_part == i)
             yield self.arrays[i], some, self.parts[i].place[query[some]], document[some] - self.document_ptr[i]
 
-    def scan(self, chosen: Sequence[int], documents: np.ndarray | None = None) -> Iterator[np.ndarray]:
+    def scan(self, query_numbers: Sequence[int], documents: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Yield the scores of all documents with each of the chosen distinct queries, within `error`: float64[D].
 
         With `documents`, int64[n] ascending, these alone are scored: float64[n]. An array may be overwritten by the
@@ -188,15 +188,15 @@ class Pairs:
         """
         streams = []
         for i, part in enumerate(self.parts):
-            queries = part.place[list(chosen)].tolist()
+            queries = part.place[list(query_numbers)].tolist()
             if documents is None:
                 streams.append(self.kernel.score_all(*self.arrays[i], queries))
                 continue
             first, last = self.document_ptr[i : i + 2]
             some = documents[np.searchsorted(documents, first) : np.searchsorted(documents, last)] - first
             streams.append(self.kernel.score_some(*self.arrays[i], queries, some))
-        for found in zip(*streams, strict=True):
-            yield found[0] if len(found) == 1 else np.concatenate(found)
+        for of_parts in zip(*streams, strict=True):
+            yield of_parts[0] if len(of_parts) == 1 else np.concatenate(of_parts)
 
     @property
     def error(self) -> float:
@@ -210,9 +210,9 @@ class Pairs:
 
     def plain(self, query: int, document: int) -> tuple[float, dict[str, Any]]:
         """Return the plain scorer's score and components of a distinct query and a document."""
-        if (query, document) not in self.known:
-            self.known[query, document] = self.reference(*self.items(query, document))
-        return self.known[query, document]
+        if (query, document) not in self.plain_scores:
+            self.plain_scores[query, document] = self.reference(*self.items(query, document))
+        return self.plain_scores[query, document]
 
     def check(
         self,
@@ -231,14 +231,14 @@ class Pairs:
         scored = zip(scores[sample].tolist(), *(values[sample].tolist() for values in components.values()), strict=True)
         for i, (score, *parts) in zip(sample.tolist(), scored, strict=True):
             wanted = self.plain(int(query[i]), int(document[i]))
-            found = score, dict(zip(components, parts, strict=True))
-            if found != wanted:
+            answer = score, dict(zip(components, parts, strict=True))
+            if answer != wanted:
                 row = self.row_id[self.row_ptr[document[i]]]
                 name = shown(ids[int(np.argmax(self.which == query[i]))])
                 raise ExactnessError(
                     f"{self.metric.name} of row {row}",
                     f"must be {wanted} for query {name}, as the plain scorer computes it",
-                    found,
+                    answer,
                     "This is a defect: please report it with the index fingerprint.",
                 )
 
@@ -255,8 +255,8 @@ def compared(index: Index, metric: Metric) -> list[tuple[Index, Documents]]:
     whose documents are joined is one index.
     """
     wholes = [index] if index.is_joined(metric) else index.shards()
-    found = [(shard, shard.representation(metric)) for shard in wholes]
-    return [one for one in found if len(one[1].row_id)] or found[:1]
+    parts = [(shard, shard.representation(metric)) for shard in wholes]
+    return [one for one in parts if len(one[1].row_id)] or parts[:1]
 
 
 def scorable_rows(index: Index, metric: Metric) -> np.ndarray:

@@ -125,20 +125,20 @@ class Excluded:
         values = self._values[name]
         if name == SAME:
             return self._same(values, shard)
-        known = values.unique()
+        distinct = values.unique()
         if name not in (SELF, TEXT):
-            known = known.filter(pc.not_equal(known, ""))
+            distinct = distinct.filter(pc.not_equal(distinct, ""))
 
         def codes(strings: Any) -> np.ndarray:
             """Return the group of each string, -1 for strings that no query has."""
-            group = pc.fill_null(pc.index_in(strings, value_set=known), -1)
+            group = pc.fill_null(pc.index_in(strings, value_set=distinct), -1)
             return np.asarray(group).astype(np.int64)
 
         if name == TEXT:
             of_row = codes(_folded(shard))[np.asarray(shard.reports["distinct_id"])]
         else:
             of_row = codes(shard.strings("study_id" if name == SELF else name))
-        return codes(values), of_row, len(known)
+        return codes(values), of_row, len(distinct)
 
     def _documents(self, queries: Reports) -> np.ndarray:
         """Return the document of each query, int64[Q], in the representation of all shards; -1 if it has none.
@@ -228,12 +228,12 @@ def check_exclude(names: Any, index: Index) -> tuple[str, ...]:
     The index must keep the columns.
     """
     listed = names.split(",") if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [names]
-    known = (*RESERVED, *index.columns)
-    wrong = [name for name in listed if not isinstance(name, str) or name.strip() not in known]
+    allowed = (*RESERVED, *index.columns)
+    wrong = [name for name in listed if not isinstance(name, str) or name.strip() not in allowed]
     if wrong:
         raise InputError(
             "exclude",
-            f"must be among {', '.join(known)}",
+            f"must be among {', '.join(allowed)}",
             shown(wrong[0]),
             f"Columns are stored with {option('keep', 'COLUMN')} of {as_called('build-index')}.",
         )

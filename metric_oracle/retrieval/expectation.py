@@ -243,16 +243,20 @@ def judged_expectation(
     judge.check_cost(len(every), judge.n_kept(every), tell)
     controls = np.empty((len(plans), *rows.shape))
     for control, plan in zip(controls, plans, strict=True):
-        known = (means or {}).get(plan.metric.name)
-        exact = expectation_of(plan, queries, progress=progress).table["mean"].to_numpy() if known is None else known
+        known_means = (means or {}).get(plan.metric.name)
+        exact = (
+            expectation_of(plan, queries, progress=progress).table["mean"].to_numpy()
+            if known_means is None
+            else known_means
+        )
         control[:] = _control(plan, queries, rows, exact)
     n_drawn = draws if error == 0 else min(max(ROUNDS, 1 + math.ceil(FREEDOM / n_queries)), draws)
     score_of, noted = dict[tuple[str, str], float](), dict[str, Any]()
     while True:
         new = [*{pair: None for of_query in pairs for pair in of_query[:n_drawn] if pair not in score_of}]
-        found = judge.score(new, counter(progress, judge.name, len(new)))
-        score_of |= zip(new, found.scores.tolist(), strict=True)
-        noted |= found.notes
+        judgements = judge.score(new, counter(progress, judge.name, len(new)))
+        score_of |= zip(new, judgements.scores.tolist(), strict=True)
+        noted |= judgements.notes
         scores = np.array([[score_of[pair] for pair in of_query[:n_drawn]] for of_query in pairs])
         estimate = controlled_means(scores, controls[:, :, :n_drawn])
         if n_drawn == draws or 0 < estimate.standard_error <= error:
@@ -466,8 +470,8 @@ def expectation(
     [0.5]
     """
     _quantile_names(quantiles)  # before a file is opened
-    names, given = one_judge(metric, "metric")
-    if given is None:
+    names, unopened_judge = one_judge(metric, "metric")
+    if unopened_judge is None:
         check_left_out({"draws": draws, "error": error, "seed": seed}, "without a judge")
         if names is None or len(names) != 1:
             got = len(names or ())
@@ -475,7 +479,7 @@ def expectation(
         plan = plan_scores(index, names[0], options or DEFAULTS, progress)
         asked = loaded(queries, plan.index, progress, metrics=[plan.metric])
         return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)
-    with given.opened() as judge:
+    with unopened_judge.opened() as judge:
         corpus = corpus_of(index, map(get_metric, names or ()), progress)
         plans = [plan_scores(corpus, name, options or DEFAULTS) for name in names or ()]
         asked = loaded(queries, corpus, progress, metrics=[plan.metric for plan in plans])

@@ -48,19 +48,21 @@ def corpus_of(
         raise InputError("index", "must be an index or reports", None, "Name the folder of one, or pass texts.")
     if isinstance(index, str | Path) and not Path(index).is_file():
         return open_index(index)
-    given = attached(index)
-    is_alone = not (given.options.given or given.sources or given.of_encoder)
-    if is_alone and (isinstance(given.data, Index) or is_prepared(given.data)):
-        return corpus_of(given.data, metrics)
+    attached_reports = attached(index)
+    is_alone = not (attached_reports.options.given or attached_reports.sources or attached_reports.of_encoder)
+    if is_alone and (isinstance(attached_reports.data, Index) or is_prepared(attached_reports.data)):
+        return corpus_of(attached_reports.data, metrics)
     names = tuple(dict.fromkeys(name for metric in metrics for name in metric.metrics))
     listed = exclude.split(",") if isinstance(exclude, str) else exclude
     wanted = [name for name in map(str.strip, listed) if name and name not in RESERVED]
-    known = given.column_names() if wanted else []  # another name is an error of the search
-    columns = tuple(name for name in wanted if name in known)
-    if (names, columns) not in given._indexes:
-        built = given._indexes[names, columns] = _in_memory(given, names, columns, progress, usual)
+    stored = attached_reports.column_names() if wanted else []  # another name is an error of the search
+    columns = tuple(name for name in wanted if name in stored)
+    if (names, columns) not in attached_reports._indexes:
+        built = attached_reports._indexes[names, columns] = _in_memory(
+            attached_reports, names, columns, progress, usual
+        )
         built.is_of_call = True
-    return given._indexes[names, columns]
+    return attached_reports._indexes[names, columns]
 
 
 def counted_of(
@@ -81,34 +83,38 @@ def counted_of(
 
 
 def _in_memory(
-    given: AttachedReports, names: Sequence[str], columns: Sequence[str], progress: Progress | None, usual: bool
+    attached_reports: AttachedReports,
+    names: Sequence[str],
+    columns: Sequence[str],
+    progress: Progress | None,
+    usual: bool,
 ) -> Index:
     """Return an index in memory of reports, and tell what reading left out; the arguments are those of `corpus_of`."""
     from metric_oracle.indexes.held import index_in_memory
 
-    corpus = given.read(keep=columns)
-    given.tell_of("corpus", corpus)
-    inputs = with_sources(given, corpus, names, progress)
+    corpus = attached_reports.read(keep=columns)
+    attached_reports.tell_of("corpus", corpus)
+    inputs = with_sources(attached_reports, corpus, names, progress)
     if usual:
         names = [name for name in names if all(can_make(inputs, kind) for kind in METRICS[name].representations)]
     return index_in_memory(inputs, metrics=names, **described(corpus), progress=progress)
 
 
 def with_sources(
-    given: AttachedReports,
+    attached_reports: AttachedReports,
     corpus: Reports,
     names: Sequence[str] | None,
     progress: Progress | None,
     max_memory: float | None = None,
 ) -> Reports:
-    """Return the reports of a corpus, read of `given`, with the sources and the encoder that were given for them.
+    """Return the reports of a corpus, read of `attached_reports`, with the sources and the encoder given for them.
 
     Texts without a word are told if one of the metrics with these names, or of all for None, reads words.
     """
-    opened_encoder = given.open_encoder(progress, **given_of({"max_memory": max_memory}))
+    opened_encoder = attached_reports.open_encoder(progress, **given_of({"max_memory": max_memory}))
     read = [METRICS["rouge-l"], METRICS["jaccard:1"]] if names is None else [get_metric(name) for name in names]
-    say_wordless(read, {"reports": corpus.texts}, given.models.get("tell"))
-    return attach_sources(corpus, opened_encoder=opened_encoder, **given.models, **given.sources)
+    say_wordless(read, {"reports": corpus.texts}, attached_reports.models.get("tell"))
+    return attach_sources(corpus, opened_encoder=opened_encoder, **attached_reports.models, **attached_reports.sources)
 
 
 def described(corpus: Reports) -> dict[str, Any]:

@@ -17,10 +17,10 @@ def load_kernel(metric: Metric, backend: str) -> Kernel:
 
     That of a sum gets the CPU backends of its metrics.
     """
-    made = import_module(f"{home(metric)}.{backend}").Backend
+    backend_class = import_module(f"{home(metric)}.{backend}").Backend
     if metric.is_sum:
-        return made(metric, {name: load_kernel(one, "cpu") for name, one in metric.metrics.items()})
-    return made(**metric.options)
+        return backend_class(metric, {name: load_kernel(one, "cpu") for name, one in metric.metrics.items()})
+    return backend_class(**metric.options)
 
 
 def arrays_of(metric: Metric, representation: Any, encoded: Any) -> tuple[Any, Any]:

@@ -27,15 +27,17 @@ class BestRows:
     texts: pa.Array | None = None  # their texts, Q * m strings; None likewise, and if texts are not wanted
     reserve: "BestRows | None" = None  # fall-back report, m = 1; None if no query needs it or another shard has it
 
-    def take(self, chosen: np.ndarray) -> "BestRows":
-        """Return the answers at the positions `chosen` of each query's list, int64[Q, n] below m, without `reserve`."""
-        flat = to_arrow((np.arange(len(chosen))[:, None] * self.rows.shape[1] + chosen).ravel())
-        rows, scores, ties = (np.take_along_axis(column, chosen, 1) for column in (self.rows, self.scores, self.ties))
+    def take(self, positions: np.ndarray) -> "BestRows":
+        """Return the answers at `positions` of each query's list, int64[Q, n] below m, without `reserve`."""
+        flat = to_arrow((np.arange(len(positions))[:, None] * self.rows.shape[1] + positions).ravel())
+        rows, scores, ties = (
+            np.take_along_axis(column, positions, 1) for column in (self.rows, self.scores, self.ties)
+        )
         return BestRows(
             rows,
             scores,
             ties,
-            {name: np.take_along_axis(column, chosen, 1) for name, column in self.components.items()},
+            {name: np.take_along_axis(column, positions, 1) for name, column in self.components.items()},
             _strings_at(flat, [self.ids]),
             _strings_at(flat, [self.texts]),
         )

@@ -131,8 +131,8 @@ class SearchOptions:
     @property
     def restrictions(self) -> dict[str, Any]:
         """The options that exclude rows (`exclude`, `min_score`, `where`), without unset ones, for the signature."""
-        given = {name: getattr(self, name) for name in RESTRICTIONS}
-        listed = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        values = {name: getattr(self, name) for name in RESTRICTIONS}
+        listed = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
         return {name: value for name, value in listed.items() if value not in ([], "", None)}
 
     @property
@@ -150,16 +150,16 @@ class SearchOptions:
         what : str
             Name of what is computed, for the message: "the option makes no sense for ...".
         """
-        chosen = {field.name: True for field in fields(self) if getattr(self, field.name) != field.default}
-        check_left_out(chosen, f"for {what}", allowed=names)
+        not_default = {field.name: True for field in fields(self) if getattr(self, field.name) != field.default}
+        check_left_out(not_default, f"for {what}", allowed=names)
 
 
 DEFAULTS = SearchOptions()
 
 
-def chosen(options: SearchOptions | None, **given: Any) -> SearchOptions:
+def with_arguments(options: SearchOptions | None, **arguments: Any) -> SearchOptions:
     """Return search options in which the given arguments that are not None replace those of `options`.
 
     `options` may be None, for the defaults.
     """
-    return replace(options or DEFAULTS, **given_of(given))
+    return replace(options or DEFAULTS, **given_of(arguments))

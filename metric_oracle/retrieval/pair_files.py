@@ -25,7 +25,7 @@ from metric_oracle.judges.judgements import pair_ids
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.candidate_pools import DEFAULT, CandidatePool, PoolRows, planned_pool
 from metric_oracle.retrieval.checks import check_section, section_entry
-from metric_oracle.retrieval.options import SETTINGS, SearchOptions, chosen
+from metric_oracle.retrieval.options import SETTINGS, SearchOptions, with_arguments
 from metric_oracle.retrieval.search import digest
 
 
@@ -104,11 +104,11 @@ def pool(
     >>> index = mo.build_index("train.csv", "INDEX")
     >>> mo.pool(index, "test.csv", pool="bleu:5,random:2").write("pairs.parquet")
     """
-    names, given = one_judge(metric, "metric")
+    names, unopened_judge = one_judge(metric, "metric")
     if names:
         raise InputError("metric", "must be a judge", shown(*names), "Name a judge of oracle.toml, or leave it out.")
-    known = set[str]() if given is None else given.known_pairs()
-    planned = planned_pool(index, pool, chosen(options), seed=seed, progress=progress)
+    known_pairs = set[str]() if unopened_judge is None else unopened_judge.known_pairs()
+    planned = planned_pool(index, pool, with_arguments(options), seed=seed, progress=progress)
     reports = loaded(queries, planned.index, progress)
     check_section(reports, planned.index)
     nothing = np.empty(0, np.int64)
@@ -122,13 +122,13 @@ def pool(
     for m, metric in enumerate(planned.signs):
         places = np.concatenate([np.concatenate([p.places[m], np.zeros(len(p.drawn), np.int64)]) for p in pools])
         ranks[f"{RANK}{metric}"] = pa.array(places, mask=places == 0)
-    return pairs_to_judge(planned, reports, known, query.tolist(), texts, of_candidate, ranks)
+    return pairs_to_judge(planned, reports, known_pairs, query.tolist(), texts, of_candidate, ranks)
 
 
 def pairs_to_judge(
     pool: CandidatePool,
     queries: Reports,
-    known: Set[str],
+    known_pairs: Set[str],
     query: Sequence[int],
     candidates: Sequence[str],
     of_candidate: Mapping[str, pa.ChunkedArray | pa.Array],
@@ -137,12 +137,12 @@ def pairs_to_judge(
 ) -> PairsToJudge:
     """Return the first of each distinct pair of texts that is not known, in the order of the pairs.
 
-    `known` has ids of pairs; `query` is the number of the test report of each pair and `candidates` its other text;
+    `known_pairs` has ids of pairs; `query` is the number of the test report of each pair, `candidates` its other text;
     `of_candidate` and `further` are more columns of all pairs, which stand before and after the texts; `described` are
     more entries of the signature.
     """
     ids = pair_ids(zip((queries.texts[q] for q in query), candidates, strict=True))
-    place = {pair: i for i, pair in reversed([*enumerate(ids)]) if pair not in known}
+    place = {pair: i for i, pair in reversed([*enumerate(ids)]) if pair not in known_pairs}
     some = pa.array(sorted(place.values()), pa.int64())
     places = some.to_pylist()
     columns = {
@@ -159,7 +159,7 @@ def pairs_to_judge(
         **section_entry(pool.index, queries),
         "references": digest(queries),
         **described,
-        "pool": {**pool.recorded(), "pairs": len(places), "judged": len({*ids} & known)},
+        "pool": {**pool.recorded(), "pairs": len(places), "judged": len({*ids} & known_pairs)},
         "version": package_version(),
     }
     return PairsToJudge(pa.table(columns), signature)

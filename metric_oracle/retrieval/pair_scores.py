@@ -143,9 +143,11 @@ def with_judge(
 
     Its column stands after those of the other metrics, its components after all components.
     """
-    found = judge.score(pairs, counter(progress, judge.name, len({*pairs})))
-    components = {f"{judge.name}.{part}": values for part, values in found.components.items()}
-    new = {name: pa.array(values, pa.float64()) for name, values in {judge.name: found.scores, **components}.items()}
+    judgements = judge.score(pairs, counter(progress, judge.name, len({*pairs})))
+    components = {f"{judge.name}.{part}": values for part, values in judgements.components.items()}
+    new = {
+        name: pa.array(values, pa.float64()) for name, values in {judge.name: judgements.scores, **components}.items()
+    }
     columns = {name: scores.table[name] for name in scores.table.column_names}
     texts = [name for name in ("reference", "prediction") if name in columns]
     names = ["query_id", *scores.metrics, judge.name]
@@ -153,7 +155,7 @@ def with_judge(
     signature = {
         **scores.signature,
         "metrics": {**scores.signature["metrics"], judge.name: judge.entry},
-        "noted": {**scores.signature.get("noted", {}), judge.name: {**judge.signature, **found.notes}},
+        "noted": {**scores.signature.get("noted", {}), judge.name: {**judge.signature, **judgements.notes}},
     }
     table = pa.table({name: (columns | new)[name] for name in [*names, *components, *texts]})
     return replace(scores, table=table, signature=signature)
@@ -226,7 +228,7 @@ def _score_kind(
         if metric.kernel == "bertscore" and parts:
             values, components = list(parts.values())[int(str(metric.options["part"]))], parts
         elif pairs is not None and len(query):
-            of_metric = replace(pairs, metric=metric, known={})
+            of_metric = replace(pairs, metric=metric, plain_scores={})
             values, components = of_metric.score_with_components(query, document)
             of_metric.check([queries.ids[i] for i in complete.tolist()], query, document, values, components)
             parts = components if metric.kernel == "bertscore" else {}
@@ -284,7 +286,7 @@ def _signature(metric: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
     `used` has, by representation, what `_score_kind` returned, or the signature of a model that reads pairs.
     """
     content, settings = index.content["representations"], used.get(metric.representation, {})
-    made = {
+    representations = {
         kind: {name: of_kind[name] for name in MADE if of_kind.get(name) is not None}
         for kind in metric.representations
         for of_kind in [content.get(kind, settings)]
@@ -296,7 +298,7 @@ def _signature(metric: Metric, index: Index, used: dict[str, Any]) -> dict[str, 
         "source": metric.citation,
         "tool": metric.tool,
         "direction": metric.direction,
-        "representation": made,
+        "representation": representations,
         **{name: settings[name] for name in SETTINGS if name in settings},
         **counted_entry(metric, settings.get("idf"), index.counted.fingerprint),
     }

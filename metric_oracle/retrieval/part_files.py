@@ -145,10 +145,8 @@ def _check_parts(parts: Sequence[tuple[Path, Results]]) -> None:
         path_of[number] = other
     lacking = [f"{number}/{n}" for number in range(1, n + 1) if number not in path_of]
     if lacking:
-        shown = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")
-        raise InputError(
-            f"all {n} parts", "must be given", f"{len(parts)}, without {shown}", "Search these parts, too."
-        )
+        some = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")
+        raise InputError(f"all {n} parts", "must be given", f"{len(parts)}, without {some}", "Search these parts, too.")
 
 
 def _best_rows(path: Path, table: pa.Table, ids: Sequence[str], components: Sequence[str]) -> BestRows:
@@ -157,17 +155,17 @@ def _best_rows(path: Path, table: pa.Table, ids: Sequence[str], components: Sequ
     `components` are the names of the columns of components.
     """
     is_listed = table["rank"].to_numpy() > 0
-    lines, kept = table.filter(pa.array(is_listed)), table.filter(pa.array(~is_listed))
+    lines, reserve_lines = table.filter(pa.array(is_listed)), table.filter(pa.array(~is_listed))
     m, rest = divmod(lines.num_rows, len(ids))
     expected = pa.array(ids, pa.large_string()).take(pa.array(np.repeat(np.arange(len(ids)), max(m, 1))))
     ranks = np.tile(np.arange(1, m + 1), len(ids))
     if rest or strings(lines["query_id"]) != expected or not np.array_equal(lines["rank"].to_numpy(), ranks):
         _altered(path)
     best = _columns(lines, (len(ids), m), components)
-    if not kept.num_rows:
+    if not reserve_lines.num_rows:
         return best
-    line_of = {query: i for i, query in enumerate(kept["query_id"].to_pylist())}
-    by_query = kept.take(pa.array([line_of.get(query, 0) for query in ids]))
+    line_of = {query: i for i, query in enumerate(reserve_lines["query_id"].to_pylist())}
+    by_query = reserve_lines.take(pa.array([line_of.get(query, 0) for query in ids]))
     return replace(best, reserve=_columns(by_query, (len(ids), 1), components))
 
 

@@ -25,7 +25,7 @@ from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import check_exclude
 from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.kernels import check_backend, load_kernel
-from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, chosen
+from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, with_arguments
 from metric_oracle.retrieval.part_files import retrieve_part, shards_of
 from metric_oracle.retrieval.result_table import n_scorable
 from metric_oracle.retrieval.search import search_index
@@ -227,5 +227,5 @@ def retrieve(
     >>> [mo.retrieve(index, tests, metric).table["row"].to_pylist() for metric in ("rouge-l", "bleu")]
     [[1], [1]]
     """
-    planned = plan(index, metric, chosen(options, k=k, backend=backend, threads=threads, text=text), progress)
+    planned = plan(index, metric, with_arguments(options, k=k, backend=backend, threads=threads, text=text), progress)
     return planned.search(loaded(queries, planned.index, progress, planned.columns, [planned.metric]), progress)

@@ -84,12 +84,12 @@ def retrieve_remote(
     first = next(part for part in (s.representation(metric) for s in index.shards()) if len(part.row_id))
     encoded = first.encode(queries, **options.settings)  # models run once for all shards
     # Only what a model made of the queries is sent; the workers encode the rest themselves.
-    made: Documents | None = encoded if metric.needs_encoder else None
-    if isinstance(made, CombinedDocuments):
+    sent_documents: Documents | None = encoded if metric.needs_encoder else None
+    if isinstance(sent_documents, CombinedDocuments):
         parts: dict[str, Any] = {
-            name: part if REPRESENTATIONS[name].is_encoded else None for name, part in made.parts.items()
+            name: part if REPRESENTATIONS[name].is_encoded else None for name, part in sent_documents.parts.items()
         }
-        made = replace(made, parts=parts)
+        sent_documents = replace(sent_documents, parts=parts)
     # Models and their reports are not sent to the workers.
     attached = {kind: attachment for kind, attachment in queries.attached.items() if kind != "bertscore"}
     sent = replace(queries, attached=attached, opened_encoder=None)
@@ -97,7 +97,7 @@ def retrieve_remote(
     backend = options.backend
     is_batched = backend != "reference" and load_kernel(metric, backend).capabilities.batched
     of_worker = replace(options, threads=None if is_batched else options.threads or 1)
-    shared = sent, made, metric, of_worker
+    shared = sent, sent_documents, metric, of_worker
     best: BestRows | None = None
     limit: np.ndarray | None = None
     exact, reported = True, 0

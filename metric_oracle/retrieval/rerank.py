@@ -41,7 +41,7 @@ from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.retrieval.candidate_pools import DEFAULT, CandidatePool, PoolRows, planned_pool
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.merge import BestRows
-from metric_oracle.retrieval.options import SETTINGS, SearchOptions, chosen
+from metric_oracle.retrieval.options import SETTINGS, SearchOptions, with_arguments
 from metric_oracle.retrieval.pooled_oracle import JudgedPool, PooledOracle, pooled_oracle
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
 from metric_oracle.retrieval.scoring import open_crepe
@@ -247,18 +247,18 @@ def _check_k(pool: CandidatePool, pools: Sequence[PoolRows] | None) -> None:
     check_in_range("k", pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
 
 
-def _table(index: Index, queries: Reports, found: Sequence[_Best], judge: Judge, text: bool) -> Any:
+def _table(index: Index, queries: Reports, of_queries: Sequence[_Best], judge: Judge, text: bool) -> Any:
     """Return the table of results: the columns of a search, then those of a pool, then the text if `text` is true."""
-    rows, scores, ties = (np.array([best[i] for best in found]) for i in (0, 1, 3))
-    names = [name for name in found[0].components if all(name in best.components for best in found)]
-    components = {name: np.array([best.components[name] for best in found]) for name in names}
-    n_pool = np.repeat([best.n_pool for best in found], rows.shape[1])
-    ids, shown = strings(index.take("study_id", rows.ravel())), strings(index.take("text", rows.ravel()))
+    rows, scores, ties = (np.array([best[i] for best in of_queries]) for i in (0, 1, 3))
+    names = [name for name in of_queries[0].components if all(name in best.components for best in of_queries)]
+    components = {name: np.array([best.components[name] for best in of_queries]) for name in names}
+    n_pool = np.repeat([best.n_pool for best in of_queries], rows.shape[1])
+    ids, texts = strings(index.take("study_id", rows.ravel())), strings(index.take("text", rows.ravel()))
     table = layout(queries.ids, BestRows(rows, scores, ties, components, ids, None), np.zeros(rows.shape, bool), False)
     exact = n_pool == index.n_reports
     table = table.set_column(table.column_names.index("exact"), "exact", [exact])
     certified = exact | judge.is_best(scores.ravel())
-    for name, values in {"pool": n_pool, "certified": certified, **({"text": shown} if text else {})}.items():
+    for name, values in {"pool": n_pool, "certified": certified, **({"text": texts} if text else {})}.items():
         table = table.append_column(name, [values])
     return table
 
@@ -447,9 +447,9 @@ def rerank(
     >>> best.oracle.summary()
     'mean best score ...
     """
-    names, given = one_judge(metric, "metric")
-    if given is not None and not names:
-        check_left_out({"crepe": crepe, "keep": keep}, f"for the judge {given.name}")
+    names, unopened_judge = one_judge(metric, "metric")
+    if unopened_judge is not None and not names:
+        check_left_out({"crepe": crepe, "keep": keep}, f"for the judge {unopened_judge.name}")
     elif names != ["crepe"]:
         raise InputError(
             "metric",
@@ -457,9 +457,11 @@ def rerank(
             shown(*(names or ["none"])),
             f"Search for the best under a metric with {as_called('retrieve')}, and name a judge in oracle.toml.",
         )
-    planned = planned_pool(index, pool, chosen(options, k=k), seed=seed, audit=audit, recall=recall, progress=progress)
+    planned = planned_pool(
+        index, pool, with_arguments(options, k=k), seed=seed, audit=audit, recall=recall, progress=progress
+    )
     device = attached(queries).models.get("device")
-    with given.opened() if given is not None else _opened_crepe(crepe, keep, device) as judge:
+    with unopened_judge.opened() if unopened_judge is not None else _opened_crepe(crepe, keep, device) as judge:
         reports = loaded(queries, planned.index, progress)
         return rerank_pools(planned, judge, reports, audit, recall, progress, tell)
 

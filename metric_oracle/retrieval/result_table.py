@@ -58,9 +58,9 @@ def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) ->
 
 def fallback_row(index: Index, metric: Metric) -> int:
     """Return the corpus row of the fall-back report, the most frequent one that the metric can score."""
-    known: dict[str, int] = index.content.get("most_frequent", {})  # of a set
+    row_of: dict[str, int] = index.content.get("most_frequent", {})  # of a set
     kind = metric.representation
-    return known[kind] if kind in known else most_frequent_row(index, scorable_rows(index, metric))
+    return row_of[kind] if kind in row_of else most_frequent_row(index, scorable_rows(index, metric))
 
 
 def most_frequent_row(index: Index, row_id: np.ndarray) -> int:

@@ -193,9 +193,9 @@ class _ConsensusReward(_Reward):
     def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
         texts, column = _texts_of(completions, "completions"), self._arguments[2]
         self._tell_marks(texts, "completions")
-        given = prompts if column == "prompts" else columns.get(column)
+        values = prompts if column == "prompts" else columns.get(column)
         groups: dict[Any, list[int]] = {}
-        for i, value in enumerate(_column(given, column, len(texts))):
+        for i, value in enumerate(_column(values, column, len(texts))):
             if isinstance(value, str) or not is_missing(value):
                 groups.setdefault(_key_of(value, column), []).append(i)
         rewards: list[float | None] = [None] * len(texts)
@@ -217,7 +217,7 @@ class Scorer:
 
     metric: Metric
     models: dict[str, Any]  # functions from texts to a source's values, by the argument of `reports`
-    kept: dict[str, Any]  # the same functions, which keep the values of earlier texts
+    remembering: dict[str, Any]  # the same functions, which keep the values of earlier texts
     settings: dict[str, Any]  # other options of the sources: `uncertain`
     opened_encoder: OpenedEncoder | None  # encoder of BERTScore; None if the metric reads no token states
     counted: Index | None  # corpus whose document frequencies count, None if there is none
@@ -229,14 +229,14 @@ class Scorer:
 
         Raise InputError if the metric is refused, or lacks a model, an encoder or a corpus.
         """
-        given = dict(sources or {})
-        check_options(given, (*ARGUMENTS, *MODELS, "encoder"))
-        encoder = given.get("encoder")
+        arguments = dict(sources or {})
+        check_options(arguments, (*ARGUMENTS, *MODELS, "encoder"))
+        encoder = arguments.get("encoder")
         metric = get_metric(name)
         check_alone("metric", metric, DEFAULTS.idf, "rewards")
         counted = counted_of(index, [metric], None)
         models = {
-            source.argument: _model_of(source, given, metric)
+            source.argument: _model_of(source, arguments, metric)
             for source in (source_of(kind) for kind in metric.representations if REPRESENTATIONS[kind].is_attached)
         }
         opened_encoder: OpenedEncoder | None = None
@@ -244,10 +244,12 @@ class Scorer:
             if encoder is None:
                 rule = f"must be given for metric {metric.name!r}"
                 raise InputError("encoder", rule, "None", "Add a name or a folder.")
-            opened_encoder = load_encoder(encoder, **given_of(given, ("device",)))
-        kept = {argument: _Remembered(model) for argument, model in models.items()}
+            opened_encoder = load_encoder(encoder, **given_of(arguments, ("device",)))
+        remembering = {argument: _Remembered(model) for argument, model in models.items()}
         pair_model = with_pair_models([metric], {})[metric.representation] if reads_pairs(metric) else None
-        return cls(metric, models, kept, given_of(given, ("uncertain",)), opened_encoder, counted, pair_model)
+        return cls(
+            metric, models, remembering, given_of(arguments, ("uncertain",)), opened_encoder, counted, pair_model
+        )
 
     def scores(self, candidates: list[str], references: list[str] | None, sizes: np.ndarray) -> np.ndarray:
         """Return the rewards of all pairs within each group, as one array: group after group, each row by row.
@@ -281,7 +283,9 @@ class Scorer:
             loaded = written.with_sources(written.data)
             return loaded, loaded
         truth = AttachedReports(
-            Reports(keys, references, opened_encoder=self.opened_encoder), sources=self.kept, models=self.settings
+            Reports(keys, references, opened_encoder=self.opened_encoder),
+            sources=self.remembering,
+            models=self.settings,
         )
         return Sides.of(truth, {_NAME: written}).load(_NAME, truth.data, written.data)
 

@@ -149,8 +149,8 @@ class _Scoring:
     def scores(self, sides: Sides, joined: Joined) -> Scores:
         """Return the scores of the pairs, in the order of the references."""
         order = sorted(joined.predictions)  # so that sources in the order of the predictions still fit
-        chosen = sides.read_truth.take(joined.references), sides.written[_NAME].take(order)
-        queries, corpus = sides.load(_NAME, *chosen, self.progress)
+        both = sides.read_truth.take(joined.references), sides.written[_NAME].take(order)
+        queries, corpus = sides.load(_NAME, *both, self.progress)
         row_of = {prediction: row for row, prediction in enumerate(order)}
         rows = np.array([row_of[i] for i in joined.predictions], np.int64)
         pairs = [(text, corpus.texts[row]) for text, row in zip(queries.texts, rows, strict=True)]
@@ -234,15 +234,15 @@ def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None)
     `crepe` is a path, or a dict as in `score`, whose entry "device" comes before `device`. Raise InputError if it does
     not name a checkpoint, or its files are not one.
     """
-    given = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
-    check_options(given, (*CREPE, "device"))
-    if given.get("path") is None:
-        others = [repr(name) for name in given_of(given, ("config", "vocabulary"))]
+    arguments = dict(crepe) if isinstance(crepe, Mapping) else {"path": crepe}
+    check_options(arguments, (*CREPE, "device"))
+    if arguments.get("path") is None:
+        others = [repr(name) for name in given_of(arguments, ("config", "vocabulary"))]
         raise InputError(
             "crepe",
             "must name a checkpoint",
             f"{' and '.join(others)} alone" if others else "none",
             "Add " + option("crepe", "FOLDER", python="'path': FOLDER") + ".",
         )
-    named = {CREPE[name]: value for name, value in given_of(given).items() if name in CREPE}
-    return open_pair_models(named, str(given["device"]) if given.get("device") else device)
+    named = {CREPE[name]: value for name, value in given_of(arguments).items() if name in CREPE}
+    return open_pair_models(named, str(arguments["device"]) if arguments.get("device") else device)

@@ -95,8 +95,8 @@ def _verify(
     settings = {name: signature[_SETTINGS[name]] for name in metric.settings if _SETTINGS[name] in signature}
     pairs = Pairs.of(index, metric, replace(queries, stored=None), settings)  # encoded anew, also rows of the index
     _check_states(signature, pairs.settings)
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[: 0 if kind else sample])
-    asked = np.unique(pairs.which[chosen]).tolist()
+    positions = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[: 0 if kind else sample])
+    asked = np.unique(pairs.which[positions]).tolist()
     from metric_oracle.retrieval import brute_force
 
     total = len(columns["row"]) + brute_force.n_pairs(pairs, asked)
@@ -106,8 +106,8 @@ def _verify(
     check.names()
     check.lists()
     if kind is None:
-        check.repeat_search(chosen, asked, tell)
-    return {"pairs": len(columns["row"]), "queries": len(chosen)}
+        check.repeat_search(positions, asked, tell)
+    return {"pairs": len(columns["row"]), "queries": len(positions)}
 
 
 def columns_of(results: Results) -> list[str]:
@@ -431,21 +431,21 @@ class _Check:
                 )
         return {query: [row] for query, row in zip(self.queries.ids, rows.tolist(), strict=True)}
 
-    def repeat_search(self, chosen: np.ndarray, asked: list[int], tell: Advance) -> None:
-        """Compare the answers of the queries with the positions `chosen` with those of a brute-force search.
+    def repeat_search(self, positions: np.ndarray, asked: list[int], tell: Advance) -> None:
+        """Compare the answers of the queries with `positions` with those of a brute-force search.
 
         `asked` are the numbers of their distinct queries, ascending.
         """
         from metric_oracle.retrieval import brute_force
 
-        listed: dict[str, list[tuple[Any, ...]]] = {self.queries.ids[i]: [] for i in chosen.tolist()}
+        listed: dict[str, list[tuple[Any, ...]]] = {self.queries.ids[i]: [] for i in positions.tolist()}
         for query, *answer in zip(*(self.columns[name] for name in _LISTED), strict=True):
             if query in listed:
                 listed[query].append(tuple(answer))
         at_once = int(np.clip(ROOM // (len(self.pairs.row_ptr) - 1), 1, BLOCK))
         for first in range(0, len(asked), at_once):
             block = asked[first : first + at_once]
-            asked_now = [i for i in chosen.tolist() if self.pairs.which[i] in block]
+            asked_now = [i for i in positions.tolist() if self.pairs.which[i] in block]
             best = brute_force.answers_of(
                 self.pairs,
                 block,
@@ -519,9 +519,9 @@ def verify(
     {'pairs': 1, 'queries': 1}
     """
     results = results if isinstance(results, Results) else read_results(results)
-    kept = columns_of(results)
-    index = corpus_of(index, map(recorded_metric, [results.signature]), progress, exclude=kept)
-    batch = loaded(queries, index, keep=kept)
+    columns = columns_of(results)
+    index = corpus_of(index, map(recorded_metric, [results.signature]), progress, exclude=columns)
+    batch = loaded(queries, index, keep=columns)
     read = baselines.image_vectors({"corpus_vectors": corpus_vectors, "query_vectors": query_vectors})
     vectors = None
     if read:

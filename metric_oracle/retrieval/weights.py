@@ -41,11 +41,11 @@ def read_weights(path: str | Path) -> Metric:
     raw = path.read_bytes()
     try:
         content = json.loads(raw)
-        known = content["format"] == FORMAT
+        is_known = content["format"] == FORMAT
         version, direction, name = content["version"], content["direction"], content["name"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        known = False
-    if not known or not isinstance(name, str) or not name.isprintable():  # half of a surrogate pair is not
+        is_known = False
+    if not is_known or not isinstance(name, str) or not name.isprintable():  # half of a surrogate pair is not
         raise InputError(
             "weights",
             f"must be a JSON file that {as_called('fit-composite')} writes, of format {FORMAT!r}",

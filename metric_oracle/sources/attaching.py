@@ -32,13 +32,15 @@ class Model:
 def can_make(reports: Reports, kind: str) -> bool:
     """Return whether the representation `kind` can be made from these reports and their sources."""
     representation = REPRESENTATIONS[kind]
-    made = kind in reports.attached or any(kind in model.kinds for model in reports.models)
-    return representation.is_of_texts or made or (representation.is_encoded and reports.opened_encoder is not None)
+    is_made = kind in reports.attached or any(kind in model.kinds for model in reports.models)
+    return representation.is_of_texts or is_made or (representation.is_encoded and reports.opened_encoder is not None)
 
 
 def piece_of(reports: Reports, *, is_first: bool = True) -> Reports:
     """Return all reports, with only the values that they use, for one shard of a corpus; see `Source.piece`."""
-    attached = {kind: source_of(kind).piece(made, is_first=is_first) for kind, made in reports.attached.items()}
+    attached = {
+        kind: source_of(kind).piece(attachment, is_first=is_first) for kind, attachment in reports.attached.items()
+    }
     return replace(reports, attached=attached)
 
 
@@ -99,9 +101,9 @@ def attach_sources(
             continue
         if source.is_model(value):
             opened = source.open(value, model_options)
-            made = (source, *_made_too(source, sources, settings))
-            run = partial(_run_model, opened, made, settings, tell, progress)
-            models.append(Model(tuple(one.name for one in made), run))
+            outputs = (source, *_made_too(source, sources, settings))
+            run = partial(_run_model, opened, outputs, settings, tell, progress)
+            models.append(Model(tuple(one.name for one in outputs), run))
         elif callable(value):
             models.append(Model((source.name,), partial(_call, value, source, settings)))
         else:
@@ -178,17 +180,17 @@ def _made_too(source: Source, by_argument: Mapping[str, Any], settings: Mapping[
 
 def _run_model(
     model: Any,
-    made: Sequence[Source],
+    sources: Sequence[Source],
     settings: Mapping[str, Any],
     tell: Callable[[str], None],
     progress: Progress,
     texts: Sequence[str],
     scratch: Path | None,
 ) -> dict[str, Attachment]:
-    """Run a model; return an attachment by name for each of the sources `made`, the first of which opened it."""
-    count = counter(progress, made[0].name, len(texts))
-    output = made[0].run(model, texts, tell=tell, progress=count, scratch=scratch)
-    return {source.name: source.attachment(output, len(texts), settings, model.signature) for source in made}
+    """Run a model; return an attachment by name for each of the sources `sources`, the first of which opened it."""
+    count = counter(progress, sources[0].name, len(texts))
+    output = sources[0].run(model, texts, tell=tell, progress=count, scratch=scratch)
+    return {source.name: source.attachment(output, len(texts), settings, model.signature) for source in sources}
 
 
 def _call(

@@ -43,9 +43,9 @@ class Attachment:
         """The pair of `values` and `of_row`."""
         return self.values, self.of_row
 
-    def take(self, chosen: np.ndarray) -> "Attachment":
+    def take(self, positions: np.ndarray) -> "Attachment":
         """Return the attachment of the reports at these positions."""
-        return replace(self, of_row=self.of_row[chosen])
+        return replace(self, of_row=self.of_row[positions])
 
     def parts(self) -> list[Any]:
         """Return what a checksum of the attachment covers: all arrays and lists, the settings and what made it."""
@@ -228,11 +228,11 @@ class Source:
 
         `is_first` is true for the first shard, which gets the counts that belong to the whole file.
         """
-        chosen, place = np.unique(attachment.of_row[attachment.of_row >= 0], return_inverse=True)
+        entries, place = np.unique(attachment.of_row[attachment.of_row >= 0], return_inverse=True)
         of_row = np.full(len(attachment.of_row), -1, np.int64)
         of_row[attachment.of_row >= 0] = place.reshape(-1)
         values = attachment.values
-        taken = values[chosen] if isinstance(values, np.ndarray) else values.take(chosen)
+        taken = values[entries] if isinstance(values, np.ndarray) else values.take(entries)
         return replace(attachment, values=taken, of_row=of_row)
 
 

@@ -33,12 +33,12 @@ class SentenceTable:
     ptr: npt.NDArray[np.int64]  # int64[n + 1], offsets of the vectors of each report
     vectors: npt.NDArray[np.float32]  # float32[m, d], finite, none of them zero, of any length
 
-    def take(self, chosen: npt.NDArray[np.int64]) -> "SentenceTable":
+    def take(self, positions: npt.NDArray[np.int64]) -> "SentenceTable":
         """Return the table of the reports at these positions."""
-        lengths = np.diff(self.ptr)[chosen]
+        lengths = np.diff(self.ptr)[positions]
         ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        source = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][chosen] - ptr[:-1], lengths)
-        return SentenceTable([self.ids[i] for i in chosen.tolist()], ptr, self.vectors[source])
+        source = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][positions] - ptr[:-1], lengths)
+        return SentenceTable([self.ids[i] for i in positions.tolist()], ptr, self.vectors[source])
 
 
 def as_sentences(file_or_data: Any) -> SentenceTable:

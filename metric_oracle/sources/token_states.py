@@ -62,9 +62,9 @@ def load_encoder(
             "this processor has no bfloat16 instructions, so the encoder runs several times slower than in float32. "
             f"Leave out {option('bf16', True)} unless scores must equal those of another index that was built with it."
         )
-    known = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
-    chosen = known if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer)
-    return OpenedEncoder(opened, np.dtype(states), chosen, max_memory=max_memory, tell=tell, progress=progress)
+    published = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
+    baseline = published if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer)
+    return OpenedEncoder(opened, np.dtype(states), baseline, max_memory=max_memory, tell=tell, progress=progress)
 
 
 def _read_baseline(path: Path, layer: int) -> tuple[float, float, float]:
