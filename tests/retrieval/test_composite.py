@@ -164,14 +164,14 @@ def test_bonuses_below_what_the_other_parts_add_are_an_error(index, queries, tmp
 
 @pytest.mark.parametrize("k", [1, 5])
 def test_items_that_are_dropped_wrongly_are_an_error(index, queries, tmp_path, monkeypatch, k):
-    honest = WeightedSearch._least
+    honest = WeightedSearch._candidates_of
 
     def worst(self, q, k, values):
         item, _ = honest(self, q, len(self.corpus.row_ptr) - 1, values)
         sums, _ = self._sums(values)
         return item[np.argsort(sums[item], kind="stable")[-k:]], None
 
-    monkeypatch.setattr(WeightedSearch, "_least", worst)
+    monkeypatch.setattr(WeightedSearch, "_candidates_of", worst)
     with pytest.raises(ExactnessError, match=r"^retrieve: no dropped candidate must score among the best; got \d+ of "):
         retrieve(index, queries, "composite", k=k, options=SearchOptions(weights=write(tmp_path, terms=COSINES)))
 

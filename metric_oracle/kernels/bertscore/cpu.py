@@ -139,18 +139,18 @@ _tables_of = lru_cache(4)(angle_tables)  # they are the same for all queries of 
 
 
 def sharing_threads(answers):
-    """Return a context manager that gives the pool whose threads share each query of a block; None for one thread."""
+    """Return a context manager that gives the executor whose threads share each query of a block, or None."""
     return nullcontext() if answers.threads == 1 else ThreadPoolExecutor(answers.threads)
 
 
-def find(corpus, batch, q, k, items, work, part, scored, threads, pool):
+def find(corpus, batch, q, k, items, work, part, scored, threads, executor):
     """Return the items that may be among the k best rows of distinct query q, with their exact precision and recall.
 
     They are int64[n], float64[n] and float64[n]. Raise ExactnessError if a bound is below an exact score, or a dropped
     candidate belongs in the list. `items` are the `Items` to choose from, `work` is a dict for the scratch arrays of
     the thread, allocated by the first call, and the dict `scored` gets precision and recall of each scored pair of a
     query and a document. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN. With several `threads`,
-    those of `pool`, each bounds some of the items; thresholds rise between stages alone, so that the results are those
+    those of `executor`, each bounds some of the items; thresholds rise between stages alone: the results are those
     of one thread.
     """
     n_items, n_sampled = len(items.document), sample_size(len(batch.ptr) - 1)
@@ -167,11 +167,11 @@ def find(corpus, batch, q, k, items, work, part, scored, threads, pool):
 
     reset(answers, items.least)
     results: list[Any] = []
-    list((map if pool is None else pool.map)(fill, range(0, len(corpus.centers), CENTERS)))
+    list((map if executor is None else executor.map)(fill, range(0, len(corpus.centers), CENTERS)))
     for first in _tiles(n_items, len(query.weights), items.document, corpus):
         tile = _part_of(items, first, min(first + TILE, n_items))
         forget_items(answers)
-        search = _TileSearch(part, k, tile, (corpus, query, margins), team[:threads], answers, pool)
+        search = _TileSearch(part, k, tile, (corpus, query, margins), team[:threads], answers, executor)
         search.find_starts()
         search.bound_by_cells()
         sample = _sample(q, n_sampled, tile, scratch, answers)
@@ -190,10 +190,10 @@ class _TileSearch(NamedTuple):
     part: int
     k: int
     items: Items
-    given: tuple[Any, ...]  # the corpus, the `Query` and `Margins`
+    arrays: tuple[Any, ...]  # the corpus, the `Query` and `Margins`
     team: list[Work]  # one for each thread; they share all arrays but those of `_of_one_document`
     answers: ItemScores
-    pool: ThreadPoolExecutor | None  # None for a team of one
+    executor: ThreadPoolExecutor | None  # None for a team of one
 
     def find_starts(self):
         """Bound the precision of all items, and score the best of a warm start.
@@ -201,7 +201,7 @@ class _TileSearch(NamedTuple):
         It has the items with the best bounds; without offsets, of reports of similar length.
         """
         items, work = self.items, self.team[0]
-        corpus, query, margins = self.given
+        corpus, query, margins = self.arrays
         n = len(items.document)
 
         def bound(work, first, last):
@@ -222,7 +222,7 @@ class _TileSearch(NamedTuple):
         def bound(work, first, last):
             mine = _kept(work, first, last)._replace(upper=work.upper[first:last], lower=work.lower[first:last])
             some = _part_of(items, first, last)
-            n = search_cells(self.part, some, *self.given, mine, answers.threshold)
+            n = search_cells(self.part, some, *self.arrays, mine, answers.threshold)
             mine.kept[:n] += first
             return first, n
 
@@ -236,7 +236,7 @@ class _TileSearch(NamedTuple):
 
         def bound(work, first, last):
             mine = _kept(work, first, last)
-            return first, search_codes(self.part, last - first, self.items, *self.given, mine, answers.threshold)
+            return first, search_codes(self.part, last - first, self.items, *self.arrays, mine, answers.threshold)
 
         n = self._close_up(self._share(bound, self.items.document[self.team[0].kept[:n_kept]]))
         answers.counts[1] += n_kept - n
@@ -280,7 +280,7 @@ class _TileSearch(NamedTuple):
 
     def _compare(self, listed, exact):
         """Note the least differences of bounds from the precision and recall, float64[n, 2], of items, int[n]."""
-        corpus, query, _ = self.given
+        corpus, query, _ = self.arrays
         lengths = corpus.ptr[self.items.document[listed] + 1] - corpus.ptr[self.items.document[listed]]
         has_words = (lengths != 2) & (len(query.weights) != 2)  # otherwise both are 0 by definition
         listed, exact = listed[has_words], exact[has_words]
@@ -300,8 +300,8 @@ class _TileSearch(NamedTuple):
                 noted=np.empty((n, 4, 2)),
             )
             # Without a threshold both stages keep all items; they bound precision and recall for these scores.
-            search_cells(MEAN, some, *self.given, mine, nothing)
-            search_codes(F1, n, some, *self.given, mine, nothing)
+            search_cells(MEAN, some, *self.arrays, mine, nothing)
+            search_codes(F1, n, some, *self.arrays, mine, nothing)
             return mine.noted
 
         noted = np.concatenate(self._share(bound, document))
@@ -323,14 +323,14 @@ class _TileSearch(NamedTuple):
         work, answers = self.team[0], self.answers
         n = find_starts(listed, bounds, work.start, work.start_bound)
         mine = work._replace(kept=work.start, kept_bound=work.start_bound, kept_recall=np.full(n, np.inf, np.float32))
-        n = search_codes(self.part, n, self.items, *self.given, mine, answers.threshold)
+        n = search_codes(self.part, n, self.items, *self.arrays, mine, answers.threshold)
         order = np.argsort(-work.start_bound[:n], kind="stable")[: FIRST * self.k]
         self._score(order, self.items, mine, answers, self.k)
         answers.state[4] = -1  # what was left out here may be scored later
 
     def _score(self, order, items, work, answers, k):
         """Score the items of `work.kept` in an `order`; return what `finish_in_order` returns."""
-        return finish_in_order(order, self.part, k, items, *self.given, work, answers)
+        return finish_in_order(order, self.part, k, items, *self.arrays, work, answers)
 
     def _share(self, run, documents):
         """Return what ``run(work, first, last)`` returns for each part of a list; the team takes the parts in turn.
@@ -338,9 +338,9 @@ class _TileSearch(NamedTuple):
         The parts, from place `first` to `last` of the list, have about as many tokens. The list has `documents`; the
         lengths of some of them tell.
         """
-        if self.pool is None or not len(documents):
+        if self.executor is None or not len(documents):
             return [run(self.team[0], 0, len(documents))]
-        ptr, idle = self.given[0].ptr, list(self.team)
+        ptr, idle = self.arrays[0].ptr, list(self.team)
 
         def run_part(first, last):
             work = idle.pop()
@@ -354,7 +354,7 @@ class _TileSearch(NamedTuple):
         edges = apart * np.searchsorted(tokens, np.linspace(0, tokens[-1], PARTS * len(self.team) + 1))
         edges[-1] = len(documents)
         parts = np.unique(edges).tolist()
-        return list(self.pool.map(run_part, parts[:-1], parts[1:]))
+        return list(self.executor.map(run_part, parts[:-1], parts[1:]))
 
     def _close_up(self, parts):
         """Move together what is left of the kept items in each part; return, and note, how many there are.
@@ -497,10 +497,10 @@ class Backend(Kernel):
         items = every_document(corpus.row_ptr)
         places = range(first, last)
         every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
-        with sharing_threads(answers) as pool:
+        with sharing_threads(answers) as executor:
             for q, of_query in zip(places, every, strict=True):
                 item, precision, recall = find(
-                    corpus, batch, q, k, of_query, workspace, self.part, self.scored, answers.threads, pool
+                    corpus, batch, q, k, of_query, workspace, self.part, self.scored, answers.threads, executor
                 )
                 scores = final_scores(precision, recall, batch.baseline)[self.part]
                 answers.put(q, item, scores, corpus, k)

@@ -27,10 +27,10 @@ class Backend(bertscore.Backend):
         items = bertscore.every_document(corpus.row_ptr, ROUNDING)
         places = range(first, last)
         every = bertscore.items_of(items, places, (1.0 - answers.limit[places] - ROUNDING).tolist(), answers)
-        with bertscore.sharing_threads(answers) as pool:
+        with bertscore.sharing_threads(answers) as executor:
             for q, of_query in zip(places, every, strict=True):
                 item, precision, recall = bertscore.find(
-                    corpus, batch, q, k, of_query, workspace, MEAN, self.scored, answers.threads, pool
+                    corpus, batch, q, k, of_query, workspace, MEAN, self.scored, answers.threads, executor
                 )
                 answers.put(q, item, distance(precision, recall), corpus, k, -1.0)
 

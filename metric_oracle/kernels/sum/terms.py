@@ -32,7 +32,7 @@ class Terms(Kernel):
     kernels: Mapping[str, Kernel]  # of each metric, by its name
     # Scores of distinct queries with all documents of metrics of few documents, the arrays of
     # `ConditionalSearch._by_document`, and how often a condition's metric could list all documents that fulfil it.
-    kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     # Smallest distance between an error margin and a measured error, for float32 cosines and for bonuses.
     closest: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
 

@@ -72,19 +72,19 @@ class ConditionalSearch:
         Return the numbers of the other queries.
         """
         candidates = [self._fulfilling(q) for q in queries.tolist()]
-        chosen = np.array([n <= FEW for n, *_ in candidates])
-        if not chosen.any():
+        has_few = np.array([n <= FEW for n, *_ in candidates])
+        if not has_few.any():
             return queries
         documents = []
-        for q, (_, name, fulfilling), is_chosen in zip(queries.tolist(), candidates, chosen, strict=True):
-            if is_chosen:
+        for q, (_, name, fulfilling), is_few in zip(queries.tolist(), candidates, has_few, strict=True):
+            if is_few:
                 key = "candidates", name, int(self.batch.of(name, q))  # many queries have the same labels
-                if key not in self.sums.kept:
-                    self.sums.kept[key] = self._combinations(name, fulfilling)[1]
-                documents.append(self.sums.kept[key])
-        query = np.repeat(queries[chosen], [len(one) for one in documents])
-        self._put(queries[chosen], query, np.concatenate(documents), np.full(len(documents), -np.inf))
-        return queries[~chosen]
+                if key not in self.sums.cache:
+                    self.sums.cache[key] = self._combinations(name, fulfilling)[1]
+                documents.append(self.sums.cache[key])
+        query = np.repeat(queries[has_few], [len(one) for one in documents])
+        self._write_best(queries[has_few], query, np.concatenate(documents), np.full(len(documents), -np.inf))
+        return queries[~has_few]
 
     def _of_condition(self, queries: np.ndarray) -> np.ndarray:
         """Write the results of queries for which a search by a condition's metric lists all that fulfil it (way 2).
@@ -95,13 +95,17 @@ class ConditionalSearch:
             name, better = condition.metric.name, ">" if condition.metric.sign > 0 else "<"
             if condition.symbol[0] != better or name in self.ordered or not self._may_list(name, RANGE):
                 continue
-            n, n_whole = tried = self.sums.kept.setdefault(("tried", name), [0, 0])
+            n, n_whole = tried = self.sums.cache.setdefault(("tried", name), [0, 0])
             if len(queries) and (n < SAMPLE or 2 * n_whole >= n):
-                query, document, last = self._listed(name, queries, RANGE, np.full(len(queries), condition.value))
+                query, document, last = self._search_metric(
+                    name, queries, RANGE, np.full(len(queries), condition.value)
+                )
                 whole = ~np.isfinite(last)
                 tried[0], tried[1] = n + len(queries), n_whole + int(whole.sum())
-                kept = np.isin(query, queries[whole])
-                self._put(queries[whole], query[kept], document[kept], np.full(int(whole.sum()), -np.inf))
+                is_listed = np.isin(query, queries[whole])
+                self._write_best(
+                    queries[whole], query[is_listed], document[is_listed], np.full(int(whole.sum()), -np.inf)
+                )
                 queries = queries[~whole]
         return queries
 
@@ -120,11 +124,11 @@ class ConditionalSearch:
         while len(queries) and self._may_list(name, depth):
             limit = self.answers.limit[queries] if len(self.ordered) == 1 else -np.inf
             limit = np.broadcast_to(self.sign * np.maximum(limit, least), queries.shape)
-            query, document, last = self._listed(name, queries, depth, limit)
+            query, document, last = self._search_metric(name, queries, depth, limit)
             unseen = np.zeros(len(queries))
             for part in self.ordered:
-                unseen += self.sign * last if part == name else self._most(part, queries)
-            queries = queries[~self._put(queries, query, document, unseen)]
+                unseen += self.sign * last if part == name else self._best_scores(part, queries)
+            queries = queries[~self._write_best(queries, query, document, unseen)]
             depth *= DEEPER
         return queries
 
@@ -139,7 +143,7 @@ class ConditionalSearch:
                 documents = self._combinations(name, documents)[1]
             else:
                 documents = self._best_of_all(q)
-            self._put(np.array([q]), np.full(len(documents), q), documents, np.full(1, -np.inf))
+            self._write_best(np.array([q]), np.full(len(documents), q), documents, np.full(1, -np.inf))
         return queries[:0]
 
     def _best_of_all(self, q: int) -> np.ndarray:
@@ -169,7 +173,9 @@ class ConditionalSearch:
         sums *= self.sign
         return documents[sums >= np.partition(sums, len(sums) - n)[len(sums) - n] - 2.0 * error]
 
-    def _put(self, queries: np.ndarray, query: np.ndarray, document: np.ndarray, unseen: np.ndarray) -> np.ndarray:
+    def _write_best(
+        self, queries: np.ndarray, query: np.ndarray, document: np.ndarray, unseen: np.ndarray
+    ) -> np.ndarray:
         """Write the k best rows of each of `queries` among the pairs that fulfil the conditions; say whose are final.
 
         The pairs, `query` and `document`, are in the order of the queries. `unseen`, float64[Q], bounds the signed
@@ -198,7 +204,7 @@ class ConditionalSearch:
         scores = np.empty(len(query))
         starts = np.flatnonzero(np.diff(query, prepend=-1)) if len(query) else query
         for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(query)], strict=False):
-            scores[begin:end] = self._whole(name, int(query[begin]))[own[begin:end]]
+            scores[begin:end] = self._scores_of_all(name, int(query[begin]))[own[begin:end]]
         return scores
 
     def _is_of_few(self, name: str) -> bool:
@@ -207,12 +213,12 @@ class ConditionalSearch:
         error = self.sums.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[name])
         return not error and n <= DISTINCT and n * SHARE <= self.n_documents
 
-    def _whole(self, name: str, q: int) -> np.ndarray:
+    def _scores_of_all(self, name: str, q: int) -> np.ndarray:
         """Return the scores of query q with all documents of a metric of few documents, computed once: float64[D]."""
         key = "scores", name, int(self.batch.of(name, q))
-        if key not in self.sums.kept:
-            self.sums.kept[key] = self._bounded(name, q)[0]
-        return self.sums.kept[key]
+        if key not in self.sums.cache:
+            self.sums.cache[key] = self._bounded(name, q)[0]
+        return self.sums.cache[key]
 
     def _fulfilling(self, q: int) -> tuple[int, str, np.ndarray]:
         """Find the representation whose conditions on metrics of few documents leave query q the fewest candidates.
@@ -228,26 +234,26 @@ class ConditionalSearch:
         for kind, conditions in of_kind.items():
             name = conditions[0].metric.name
             key = "fulfilling", kind, int(self.batch.of(name, q))
-            if key not in self.sums.kept:
-                holds = [condition.holds(self._whole(condition.metric.name, q)) for condition in conditions]
+            if key not in self.sums.cache:
+                holds = [condition.holds(self._scores_of_all(condition.metric.name, q)) for condition in conditions]
                 documents = np.flatnonzero(np.logical_and.reduce(holds))
                 ptr, _ = self._of_document(name)
-                self.sums.kept[key] = int((ptr[documents + 1] - ptr[documents]).sum()), name, documents
-            least = min(least, self.sums.kept[key], key=lambda one: one[0])
+                self.sums.cache[key] = int((ptr[documents + 1] - ptr[documents]).sum()), name, documents
+            least = min(least, self.sums.cache[key], key=lambda one: one[0])
         return least
 
     def _conditions_on(self, name: str) -> list[Condition]:
         """Return the conditions on the metric `name`."""
         return [condition for condition in self.conditions if condition.metric.name == name]
 
-    def _most(self, name: str, queries: np.ndarray) -> np.ndarray:
+    def _best_scores(self, name: str, queries: np.ndarray) -> np.ndarray:
         """Return the best signed score of each query under a metric of few documents: float64[Q], -inf for none.
 
         Only documents that fulfil the metric's conditions count.
         """
         most = np.empty(len(queries))
         for i, q in enumerate(queries.tolist()):
-            scores = self._whole(name, q)
+            scores = self._scores_of_all(name, q)
             holds = [condition.holds(scores) for condition in self._conditions_on(name)]
             most[i] = (self.sign * scores[np.logical_and.reduce(holds)] if holds else self.sign * scores).max(
                 initial=-np.inf
@@ -258,7 +264,7 @@ class ConditionalSearch:
         """Return whether `depth` is few enough, compared with a metric's number of documents, for a search to list."""
         return depth * SHARE <= len(self.corpus.parts[name].row_ptr) - 1
 
-    def _listed(
+    def _search_metric(
         self, name: str, queries: np.ndarray, depth: int, limit: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Search by the metric `name` for its `depth` best documents for each query; return query, document and last.
@@ -297,9 +303,9 @@ class ConditionalSearch:
     def _n_queries(self, name: str) -> int:
         """Return the number of distinct queries of a metric."""
         key = "queries", name
-        if key not in self.sums.kept:
-            self.sums.kept[key] = int(self.batch.document_of[name].max()) + 1
-        return self.sums.kept[key]
+        if key not in self.sums.cache:
+            self.sums.cache[key] = int(self.batch.document_of[name].max()) + 1
+        return self.sums.cache[key]
 
     def _of_document(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return offsets, int64[n + 1], and the combinations, int64[D], grouped by the n documents of a metric.
@@ -307,11 +313,11 @@ class ConditionalSearch:
         Document u is in the combinations from offset u to offset u + 1.
         """
         key = "combinations", self.metrics[name].representation
-        if key not in self.sums.kept:
+        if key not in self.sums.cache:
             own, n = self.corpus.document_of[name], len(self.corpus.parts[name].row_ptr) - 1
             ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(own, minlength=n))])
-            self.sums.kept[key] = ptr, np.argsort(own, kind="stable")
-        return self.sums.kept[key]
+            self.sums.cache[key] = ptr, np.argsort(own, kind="stable")
+        return self.sums.cache[key]
 
     def _combinations(self, name: str, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return positions in `documents`, of the metric `name`, and combinations that contain the document there.
@@ -327,14 +333,14 @@ class ConditionalSearch:
     def _by_document(self, name: str) -> Any:
         """Return the arrays of a metric's corpus with one row per document, so that a search lists documents."""
         key = "by document", name
-        if key not in self.sums.kept:
+        if key not in self.sums.cache:
             corpus = self.corpus.parts[name]
             features = corpus.features if hasattr(corpus, "features") else corpus
             ptr = np.arange(len(features.row_ptr), dtype=np.int64)
             row = ptr[:-1].copy()
             changed = features._replace(row_ptr=ptr, row_id=row)
-            self.sums.kept[key] = read_only(corpus._replace(features=changed) if features is not corpus else changed)
-        return self.sums.kept[key]
+            self.sums.cache[key] = read_only(corpus._replace(features=changed) if features is not corpus else changed)
+        return self.sums.cache[key]
 
     def _bounded(self, name: str, q: int) -> tuple[np.ndarray, float]:
         """Return the scores of all documents of a metric with query q, float64[D], and a bound of their error."""

@@ -47,19 +47,19 @@ class WeightedSearch:
 
     def search(self, first, last):
         """Write the k rows with the least sum for the distinct queries first .. last - 1."""
-        with bertscore.sharing_threads(self.answers) as pool:
-            for q, similar in zip(range(first, last), self._similarities(first, last, pool), strict=True):
+        with bertscore.sharing_threads(self.answers) as executor:
+            for q, similar in zip(range(first, last), self._similarities(first, last, executor), strict=True):
                 values = self.known_values(q, similar)
                 added = self.bonuses(q, values)
                 if added is None:
-                    item, f1 = self._least(q, self.answers.exclusion.n_documents(q, self.k), values)
+                    item, f1 = self._candidates_of(q, self.answers.exclusion.n_documents(q, self.k), values)
                 else:
                     corpus, batch = self.corpus.parts[self.bertscore], self.batch.parts[self.bertscore]
                     place, work = int(self.batch.of(self.bertscore, q)), self.workspace.setdefault(BERTSCORE, {})
                     scored = self.sums.kernels[self.bertscore].scored
                     threads = self.answers.threads
                     item, precision, recall = bertscore.find(
-                        corpus, batch, place, self.k, added.items, work, F1, scored, threads, pool
+                        corpus, batch, place, self.k, added.items, work, F1, scored, threads, executor
                     )
                     f1 = bertscore.final_scores(precision, recall, batch.baseline)[F1]
                 worst = self.rank(q, item, values, added, f1)
@@ -104,7 +104,7 @@ class WeightedSearch:
         items = Items(self.corpus.document_of[name], offset, wide, False, row_ptr, least)
         return Bonuses(read_only(items), float(others.min()), slope)
 
-    def _least(self, q, n, values):
+    def _candidates_of(self, q, n, values):
         """Return the items that may be among the n best for query q, and their BERTScore, None if it is no term.
 
         This is used if a high BERTScore does not lower the sum, so that BERTScore's upper bounds do not help: all pairs
@@ -140,7 +140,7 @@ class WeightedSearch:
         """A bound of the rounding errors of two sums of the terms, relative to the greatest partial sum."""
         return gamma(2 * (len(self.terms) + 4), FLOAT64)
 
-    def _check(self, item, values, added, exact):
+    def _note_closest(self, item, values, added, exact):
         """Compare float32 cosines and bonuses of items with their exact values, and record the closest.
 
         Raise ExactnessError beyond a margin.
@@ -179,7 +179,7 @@ class WeightedSearch:
         if self.bertscore is not None:
             f1 = self.sums.exact(self.bertscore, self.corpus, self.batch, q, self.corpus.of(self.bertscore, drawn))
         exact = self._exact(q, drawn, values, f1)
-        self._check(drawn, values, added, exact)
+        self._note_closest(drawn, values, added, exact)
         check_bounds({}, int(np.count_nonzero(self.sums.scores(exact) <= worst)))
 
     def rank(self, q, item, values, added, f1):
@@ -188,7 +188,7 @@ class WeightedSearch:
         `f1` is their BERTScore, None if it is no term. Return the score that all dropped items must be worse than.
         """
         exact = self._exact(q, item, values, f1)
-        self._check(item, values, added, exact)
+        self._note_closest(item, values, added, exact)
         worst = self.answers.put(q, item, self.sums.scores(exact), self.corpus, self.k, -1.0)
         return min(worst, self.answers.limit[q])
 
@@ -206,7 +206,7 @@ class WeightedSearch:
                 size += np.abs(of_document).max()
         return total, size
 
-    def _similarities(self, first, last, pool):
+    def _similarities(self, first, last, executor):
         """Yield the cosines of each query with all distinct embeddings, float32[...]; None without such a term."""
         if self.cosine is None:
             yield from [None] * (last - first)
@@ -215,15 +215,15 @@ class WeightedSearch:
         at_once = max(1, SIMILARITIES // len(vectors))
         for begin in range(first, last, at_once):
             queries = self.vectors(begin, min(begin + at_once, last))
-            yield from self._of_one(queries[0], pool)[None] if len(queries) == 1 else queries @ vectors.T
+            yield from self._of_one(queries[0], executor)[None] if len(queries) == 1 else queries @ vectors.T
 
-    def _of_one(self, query, pool):
-        """Return the cosines of one query, float32[width], with all distinct embeddings, computed by `pool`."""
+    def _of_one(self, query, executor):
+        """Return the cosines of one query, float32[width], with all distinct embeddings, computed by `executor`."""
         vectors = self.corpus.parts[self.cosine].vectors
-        if pool is None:
+        if executor is None:
             return vectors @ query
         parts = np.array_split(vectors, self.answers.threads)
-        return np.concatenate(list(pool.map(lambda some: some @ query, parts)))
+        return np.concatenate(list(executor.map(lambda some: some @ query, parts)))
 
     def vectors(self, first, last):
         """Return the embeddings of the distinct queries first .. last - 1: float32[n, width]."""
