@@ -133,25 +133,25 @@ def floor_columns(works: list[Work], search_s: float, ceilings: Ceilings) -> dic
     }
 
 
-def work_of(index: Index, queries: Reports, metric: str, stages: Mapping[str, float] | None = None) -> list[Work]:
+def work_of(index: Index, queries: Reports, name: str, stages: Mapping[str, float] | None = None) -> list[Work]:
     """Return what an oracle must do for a batch of queries.
 
     Parameters
     ----------
     index : Index
     queries : Reports
-    metric : one of bleu, rouge-l, radgraph, chexbert, bertscore, radcliq
+    name : one of bleu, rouge-l, radgraph, chexbert, bertscore, radcliq
     stages : dict
         Of metrics over vectors: the share of pairs that each stage of the search dropped, as the signature says.
     """
-    record = get_metric(metric)
-    representation: Any = index.representation(record)
+    metric = get_metric(name)
+    representation: Any = index.representation(metric)
     encoded = representation.encode(queries)
-    if metric in ("chexbert", "bertscore", "radcliq"):
+    if name in ("chexbert", "bertscore", "radcliq"):
         assert stages is not None
-        if metric == "chexbert":
+        if name == "chexbert":
             return _codes(representation, len(encoded.vectors), stages)
-        if metric == "bertscore":
+        if name == "bertscore":
             return _cascade(representation, np.diff(encoded.ptr), stages)
         lengths = np.diff(encoded.parts["bertscore"].ptr)[encoded.document_of["bertscore"]]
         graphs, vectors = (encoded.parts[part] for part in ("radgraph", "chexbert"))
@@ -161,11 +161,11 @@ def work_of(index: Index, queries: Reports, metric: str, stages: Mapping[str, fl
             _product(representation.parts["chexbert"], len(vectors.vectors)),
         ]
     best = np.zeros(int(encoded.document_of_row.max()) + 1)
-    best[encoded.document_of_row] = mo.retrieve(index, queries, metric, text=False).table["score"].to_numpy()
-    features, packed = representation.features, encoded.arrays(record, encoded).queries
-    if metric == "radgraph":
+    best[encoded.document_of_row] = mo.retrieve(index, queries, name, text=False).table["score"].to_numpy()
+    features, packed = representation.features, encoded.arrays(metric, encoded).queries
+    if name == "radgraph":
         n = count_radgraph(packed, best, representation.buckets(0, 1), features)
-    elif metric == "bleu":
+    elif name == "bleu":
         n = count_bleu(packed, best, representation.buckets, features)
     else:
         n = count_rouge_l(packed, best, representation.buckets, features)

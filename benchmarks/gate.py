@@ -123,7 +123,7 @@ def _bertscores(index: Index, batch: Reports) -> np.ndarray:
 
 def _radcliqs(index: Index, batch: Reports, bertscores: np.ndarray) -> Iterator[np.ndarray]:
     """Return RadCliQ v1 of each query with all rows, from the definitions of its parts."""
-    record = get_metric("radcliq")
+    metric = get_metric("radcliq")
     graphs, vectors = index.part("radgraph"), index.part("chexbert")
     items = [graphs.item(unit) for unit in range(len(graphs.row_ptr) - 1)]
     of_graphs, of_vectors = graphs.encode(batch), vectors.encode(batch)
@@ -136,7 +136,7 @@ def _radcliqs(index: Index, batch: Reports, bertscores: np.ndarray) -> Iterator[
             "bertscore": of_bertscore,
             "chexbert": cosines[vectors.document_of_row],
         }
-        terms = record.recorded["terms"].items()
-        yield record.recorded["intercept"] + sum(
+        terms = metric.recorded["terms"].items()
+        yield metric.recorded["intercept"] + sum(
             t["weight"] * (values[part] - t["mean"]) / t["scale"] for part, t in terms
         )

@@ -426,17 +426,17 @@ SEARCHES: dict[str, Search] = {
 }
 
 
-def recall_of(units: np.ndarray, data: Data, metric: str) -> float:
+def recall_of(units: np.ndarray, data: Data, name: str) -> float:
     """Return the share of distinct queries that have a best report of ours among a peer's units, -1 for none.
 
     The units are scored again by the reference scorer, so that only their choice counts.
     """
-    record = get_metric(metric)
-    score = load_reference(record)
-    representation = data.index.representation(record)
+    metric = get_metric(name)
+    score = load_reference(metric)
+    representation = data.index.representation(metric)
     encoded = representation.encode(data.queries)
     best = np.zeros(int(encoded.document_of_row.max()) + 1)
-    best[encoded.document_of_row] = mo.retrieve(data.index, data.queries, metric, text=False).table["score"].to_numpy()
+    best[encoded.document_of_row] = mo.retrieve(data.index, data.queries, name, text=False).table["score"].to_numpy()
     found = []
     for q, some in enumerate(units.tolist()):
         item = encoded.item(q)

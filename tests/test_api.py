@@ -181,9 +181,9 @@ def test_calls_of_earlier_versions_are_told_what_to_write(name):
 
 
 def test_reports_take_the_arguments_of_the_registry():
-    of_pairs = {name for record in SOURCES.values() if record.made == "pairs" for name in record.arguments}
-    arguments = {name for record in SOURCES.values() for name in record.arguments} - of_pairs
-    arguments |= {name for record in SOURCES.values() for name in (*record.model_arguments, *record.settings)}
+    of_pairs = {name for source in SOURCES.values() if source.made == "pairs" for name in source.arguments}
+    arguments = {name for source in SOURCES.values() for name in source.arguments} - of_pairs
+    arguments |= {name for source in SOURCES.values() for name in (*source.model_arguments, *source.settings)}
     assert {*arguments, *OF_ENCODER, "device"} == Sources.__annotations__.keys()
     assert {*Sources.__annotations__, "data", "read", "tell"} == inspect.signature(mo.reports).parameters.keys()
     assert {option for options in APPLYING.values() for option in options} == {field.name for field in fields(Read)}

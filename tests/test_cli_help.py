@@ -168,7 +168,7 @@ def test_no_option_is_typed_twice():
 
 
 def _arguments():
-    return [a for record in ATTACHED for a in record.arguments]
+    return [a for source in ATTACHED for a in source.arguments]
 
 
 def test_what_the_registry_names_has_an_option():
@@ -178,13 +178,13 @@ def test_what_the_registry_names_has_an_option():
         assert {*_arguments(), "uncertain", "device", "radgraph_encoder", "vocabulary", "entity_encoder"} <= {
             p.name for p in COMMANDS[path].params
         }
-    for record in SOURCES.values():
-        command = "score" if record.made == "pairs" else "build-index"
-        for name in re.findall(r"--[a-z-]+", in_terms_of_caller(record.option)):
+    for source in SOURCES.values():
+        command = "score" if source.made == "pairs" else "build-index"
+        for name in re.findall(r"--[a-z-]+", in_terms_of_caller(source.option)):
             assert name in {opt for p in COMMANDS[command].params for opt in p.opts}
-        if record.made == "pairs":
+        if source.made == "pairs":
             for path in ("score", "rerank"):  # the other files lie beside the first
-                assert {*record.arguments[:1]} <= {p.name for p in COMMANDS[path].params}
+                assert {*source.arguments[:1]} <= {p.name for p in COMMANDS[path].params}
 
 
 def test_choices_are_those_of_the_package():

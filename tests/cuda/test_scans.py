@@ -78,9 +78,9 @@ def found_by(kernel, index, encoded, k: int, **options) -> Answers:
     n = int(encoded.document_of_row.max()) + 1
     found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     backend = kernel.Backend(**options)
-    record = METRICS["rouge-l" if kernel in KERNELS["rouge-l"] else f"bleu-{options['order']}"]
-    corpus = index.arrays(record, encoded)
-    backend.search(corpus, encoded.arrays(record, encoded), 0, n, k, found, backend.new_workspace(corpus))
+    metric = METRICS["rouge-l" if kernel in KERNELS["rouge-l"] else f"bleu-{options['order']}"]
+    corpus = index.arrays(metric, encoded)
+    backend.search(corpus, encoded.arrays(metric, encoded), 0, n, k, found, backend.new_workspace(corpus))
     return found
 
 

@@ -960,9 +960,9 @@ def test_file(bert, tmp_path, storage):
     assert set(finished) <= set(tokens.ptr.tolist())
     assert finished[-1] == len(tokens.ids)
     assert 0 < np.diff([0, *finished]).max() <= PART
-    record = json.loads((tmp_path / "states.json").read_text())
+    checksums = json.loads((tmp_path / "states.json").read_text())
     bounds = [0, *finished]
-    assert record["parts"] == [zlib.crc32(states[a:b].tobytes()) for a, b in pairwise(bounds)]
+    assert checksums["parts"] == [zlib.crc32(states[a:b].tobytes()) for a, b in pairwise(bounds)]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["states.bin", "states.json"]
 
 

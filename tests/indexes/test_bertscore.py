@@ -127,19 +127,19 @@ def test_save_and_load(built, tmp_path):
 
 
 def test_manifest(built, fake_encoder, tmp_path):
-    record = json.loads((built.folder / "manifest.json").read_text())["content"]["representations"]["bertscore"]
-    assert record["encoder"] == fake_encoder("fake").signature
-    assert {"layer", "sha256", "model"} <= record["encoder"].keys()
-    assert record["storage"] == "float32"
-    assert record["baseline"] is None
-    assert record["truncated"] == 1
-    assert record["special_only"] == 1
-    assert record["rows"] == len(TEXTS)
-    assert record["units"] == len(opened(built).ptr) - 1
-    assert record["tokens"] == len(opened(built).ids)
+    entry = json.loads((built.folder / "manifest.json").read_text())["content"]["representations"]["bertscore"]
+    assert entry["encoder"] == fake_encoder("fake").signature
+    assert {"layer", "sha256", "model"} <= entry["encoder"].keys()
+    assert entry["storage"] == "float32"
+    assert entry["baseline"] is None
+    assert entry["truncated"] == 1
+    assert entry["special_only"] == 1
+    assert entry["rows"] == len(TEXTS)
+    assert entry["units"] == len(opened(built).ptr) - 1
+    assert entry["tokens"] == len(opened(built).ids)
     other = build(corpus(layer=3, states="float16"), tmp_path / "I")
-    record = other.content["representations"]["bertscore"]
-    assert (record["encoder"]["layer"], record["storage"]) == (3, "float16")
+    entry = other.content["representations"]["bertscore"]
+    assert (entry["encoder"]["layer"], entry["storage"]) == (3, "float16")
     assert opened(other).states.dtype == np.float16
     assert other.fingerprint != built.fingerprint
     assert other.metrics == ["bertscore", "bertscore:precision", "bertscore:recall"]

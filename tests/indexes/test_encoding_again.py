@@ -106,12 +106,12 @@ def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
         mo.reports(texts, radgraph=tmp_path / "train.json"), tmp_path / "set", metrics="radgraph:rg_e", shard_rows=2
     )
     asked = mo.reports({"b": "report b", "a": "report a"}, radgraph=tmp_path / "test.json").load()
-    record, options = get_metric("radgraph:rg_e"), mo.SearchOptions(backend="cpu")
-    assert many.shard(1).representation(record).encode(asked).document_of_row.tolist() == [0, 0]
+    metric, options = get_metric("radgraph:rg_e"), mo.SearchOptions(backend="cpu")
+    assert many.shard(1).representation(metric).encode(asked).document_of_row.tolist() == [0, 0]
     for queries in (asked, asked.take(np.array([1, 0]))):
-        first = search_index(many, queries, record, options, shards=[0]).best
+        first = search_index(many, queries, metric, options, shards=[0]).best
         assert dict(zip(queries.ids, first.scores[:, 0].tolist(), strict=True)) == {"a": 1.0, "b": 0.5}
-        second = search_index(many, queries, record, options, shards=[1], limit=first.scores[:, -1]).best
+        second = search_index(many, queries, metric, options, shards=[1], limit=first.scores[:, -1]).best
         place = queries.ids.index("b")
         assert (second.rows[place, 0], second.scores[place, 0]) == (2, 2 / 3)
 

@@ -46,7 +46,7 @@ def test_a_set_says_what_its_shards_hold(table, tmp_path):
     assert isinstance(found, ShardSet)
     assert found.n_shards == 3
     assert sorted(path.name for path in found.folder.iterdir()) == [NAME, *map(shard_name, range(3))]
-    assert [record["first_row"] for record in found.content["shards"]] == [0, 10, 20]
+    assert [entry["first_row"] for entry in found.content["shards"]] == [0, 10, 20]
     assert found.n_reports == 23
     assert found.metrics == one.metrics == [METRIC]
     assert found.content["representations"][METRIC]["rows"] == 23

@@ -64,11 +64,11 @@ RADGRAPH = {
 # ---- searches and their brute force ----------------------------------------------------------------------------------
 
 
-def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, metric: str) -> list[list[tuple]]:
+def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, name: str) -> list[list[tuple]]:
     """Return (row, score, ties) of each distinct query with a positive score, in two blocks with one work space."""
     found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
-    record = METRICS[metric]
-    (corpus, batch), backend = arrays_of(record, index, encoded), kernel.Backend(**record.options)
+    metric = METRICS[name]
+    (corpus, batch), backend = arrays_of(metric, index, encoded), kernel.Backend(**metric.options)
     work = backend.new_workspace(corpus)
     for first, last in ((0, n // 2), (n // 2, n)):
         backend.search(corpus, batch, first, last, k, found, work)
@@ -413,18 +413,18 @@ def graph_of(words: list[str]) -> DrawnGraph:
     return [(word, 0) for word in words], [(i, i + 1, 0) for i in range(len(words) - 1)]
 
 
-def planted_index(metric: str, documents: list[list[str]], query: list[str]) -> tuple[Any, Reports]:
-    n, record = len(documents), METRICS[metric]
-    if record.kernel == "radgraph":
+def planted_index(name: str, documents: list[list[str]], query: list[str]) -> tuple[Any, Reports]:
+    n, metric = len(documents), METRICS[name]
+    if metric.kernel == "radgraph":
         index: Any = build_graphs(table_of([graph_of(words) for words in documents]), np.arange(n))
-        return index, inputs_of(metric, query)
-    kind = "ngrams" if record.representation not in TOKENIZERS else record.representation
+        return index, inputs_of(name, query)
+    kind = "ngrams" if metric.representation not in TOKENIZERS else metric.representation
     index = build_ngrams(kind, [" ".join(words) for words in documents], np.arange(n))
-    if record.kernel == "meteor":
+    if metric.kernel == "meteor":
         index = StemIndex.join({"ngrams": index})
-    elif record.kernel == "cider_d":
+    elif metric.kernel == "cider_d":
         index = WeightedIndex.join({"coco": index})
-    return index, inputs_of(metric, query)
+    return index, inputs_of(name, query)
 
 
 def inputs_of(metric: str, query: list[str]) -> Reports:
@@ -435,24 +435,24 @@ def inputs_of(metric: str, query: list[str]) -> Reports:
     return Reports(["q"], [" ".join(query)])
 
 
-def search_with(metric: str, documents: list[list[str]], query: list[str], k: int, factor: Callable) -> Any:
+def search_with(name: str, documents: list[list[str]], query: list[str], k: int, factor: Callable) -> Any:
     """Search for one query with bounds times ``factor(buckets)`` and return the workspace."""
-    record = METRICS["bleu-2" if metric == WITHOUT_BIGRAM else metric]
-    if metric == WITHOUT_BIGRAM:  # backwards no two words stand as in the query
+    metric = METRICS["bleu-2" if name == WITHOUT_BIGRAM else name]
+    if name == WITHOUT_BIGRAM:  # backwards no two words stand as in the query
         documents = [words[::-1] for words in documents]
-    return search_in(*planted_index(record.name, documents, query), metric, k, factor)
+    return search_in(*planted_index(metric.name, documents, query), name, k, factor)
 
 
-def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable) -> Any:
+def search_in(index: Any, inputs: Reports, name: str, k: int, factor: Callable) -> Any:
     """Do what `search_with` does in an index, for the first query, and check the sample of a search of one query."""
-    record = METRICS["bleu-2" if metric == WITHOUT_BIGRAM else metric]
+    metric = METRICS["bleu-2" if name == WITHOUT_BIGRAM else name]
     encoded = index.encode(inputs)
-    corpus, batch = arrays_of(record, index, encoded)
+    corpus, batch = arrays_of(metric, index, encoded)
     queries = getattr(batch, "queries", None)
     features, buckets = corpus.features, corpus.buckets
     factors = factor(buckets).astype(np.float64)
     work: Any = driver.new_workspace(features)
-    if record.kernel == "cider_d":
+    if metric.kernel == "cider_d":
         return search_weighted(corpus, batch, k, factors, work)
 
     def of_family(f: int) -> np.ndarray:
@@ -460,26 +460,26 @@ def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable
 
     size = int(queries.sizes[0, 0])
     policy: Any
-    if record.kernel == "bleu":
-        order, coco = record.options["order"], record.options["coco"]
-        family = 1 if metric == WITHOUT_BIGRAM else min(order, 2)
+    if metric.kernel == "bleu":
+        order, coco = metric.options["order"], metric.options["coco"]
+        family = 1 if name == WITHOUT_BIGRAM else min(order, 2)
         penalty = np.array([0.0, *(brevity(length, size, coco) for length in range(1, size + 1))])
         asked = bleu_cpu.Reference(order, coco, len(of_family(0)), size, penalty)
         policy = bleu_cpu.Bleu(asked, family, features, buckets, work.mark, work.counts[1])
         ids, every = of_family(family - 1), queries.id[queries.ptr[0] : queries.ptr[order]]
-    elif record.kernel == "rouge_l":
+    elif metric.kernel == "rouge_l":
         slot = np.zeros(corpus.n_words, np.int32)
         positions = rouge_cpu.find_positions(batch.words, slot)
         sequences = rouge_cpu.Sequences(corpus.sequence, corpus.sequence_ptr)
         policy = rouge_cpu.RougeL(
-            metric == "rouge-l:coco", size, sequences, buckets, slot, positions, np.empty(1, np.uint64)
+            name == "rouge-l:coco", size, sequences, buckets, slot, positions, np.empty(1, np.uint64)
         )
         ids = every = of_family(0)
-    elif record.kernel == "meteor":
+    elif metric.kernel == "meteor":
         places = meteor_cpu.find_places(batch, 0, meteor_cpu.Backend().new_workspace(corpus).extra)
         policy = meteor_cpu.Meteor(size, corpus.texts, buckets, places)
         ids = every = of_family(0)
-    elif metric == "radgraph":
+    elif name == "radgraph":
         policy = radgraph_cpu.MeanGraphF1(0, 1, size, int(queries.sizes[0, 1]), features, buckets, work.mark)
         ids = every = queries.id[queries.ptr[0] : queries.ptr[2]]
     else:
@@ -490,18 +490,18 @@ def search_in(index: Any, inputs: Reports, metric: str, k: int, factor: Callable
     counts: Any = counts_of.OneFamily(
         work.counts[0], np.ones(len(buckets), np.int64), len(ids), size, np.full(len(buckets), -1.0)
     )
-    if metric == "radgraph":
+    if name == "radgraph":
         counts = radgraph_cpu._two_families(ids, of_family(0), of_family(1), policy, work.counts)
         counts = counts._replace(weight=(counts.weight * factors).astype(np.uint16))
     visits = driver.new_visits(buckets[:, 2].copy())
     n_lists = len(ids) + 1
     planted = Tabled(
-        np.empty((len(buckets), n_lists, n_lists if metric == "radgraph" else 1)), np.empty(len(features.fwd_ptr) - 1)
+        np.empty((len(buckets), n_lists, n_lists if name == "radgraph" else 1)), np.empty(len(features.fwd_ptr) - 1)
     )
     tabulate(policy, buckets, *planted)
     planted.most[:] *= factors[:, None, None]
     find_best(planted, counts, ids, size, visits, features, buckets, k, work)
-    of_bound = (of_family(0), of_family(1)) if metric == "radgraph" else (ids, ids[:0])
+    of_bound = (of_family(0), of_family(1)) if name == "radgraph" else (ids, ids[:0])
     check_dropped(planted, 0, 1, every, of_bound, features, buckets, k, work)
     return work
 

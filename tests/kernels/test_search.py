@@ -529,13 +529,13 @@ def drawn_terms(seed: int) -> dict[str, tuple[float, float, float]]:
 
 @pytest.mark.parametrize("terms", [*COMPOSITES.values(), *map(drawn_terms, range(20))], ids=[*COMPOSITES, *range(20)])
 def test_composites_of_any_weights_equal_the_plain_scorer(world, terms):
-    record = composite_of("composite", terms, 0.25, "made up")
-    n = len(scorable(world.items, record))
-    queries = asked(world.queries, record)
+    metric = composite_of("composite", terms, 0.25, "made up")
+    n = len(scorable(world.items, metric))
+    queries = asked(world.queries, metric)
     queries = queries.take(np.arange(0, len(queries.ids), 9))
-    expected = answers(world.index, queries, record, n, "reference")
+    expected = answers(world.index, queries, metric, n, "reference")
     for k in (1, 3, 20, 60, n):
-        assert answers(world.index, queries, record, k) == [e[:k] for e in expected]
+        assert answers(world.index, queries, metric, k) == [e[:k] for e in expected]
 
 
 # ---- shards ----------------------------------------------------------------------------------------------------------

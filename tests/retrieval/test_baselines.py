@@ -53,13 +53,13 @@ def world(corpus, tmp_path_factory, fake_encoder):
     return build_index(train, tmp_path_factory.mktemp("baselines") / "I"), queries
 
 
-def scored_by_hand(world, metric, **settings):
+def scored_by_hand(world, name, **settings):
     """Return the plain scorer's scores of every query with every row that the metric can score, and those rows."""
     index, queries = world
-    record = get_metric(metric)
-    representation = index.representation(record)
+    metric = get_metric(name)
+    representation = index.representation(metric)
     encoded = representation.encode(queries, **settings)
-    score = load_reference(record)
+    score = load_reference(metric)
     rows = np.flatnonzero(representation.document_of_row >= 0)
     units = representation.document_of_row[rows].tolist()
     known = {}

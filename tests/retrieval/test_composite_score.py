@@ -90,10 +90,10 @@ def test_the_reference_scores_the_parts_by_their_own_scorers():
 
 
 def test_a_composite_reads_what_its_parts_read():
-    record = record_of("composite", {"bleu-4": (0, 1, 1), "bleu": (0, 1, 1), "radgraph:rg_e": (0, 1, 1)}, 0, "x")
-    assert record.representations == ("ngrams", "radgraph")
-    assert list(record.terms) == ["bleu-4", "bleu-2", "radgraph:rg_e"]
-    assert record.settings == ()
+    metric = record_of("composite", {"bleu-4": (0, 1, 1), "bleu": (0, 1, 1), "radgraph:rg_e": (0, 1, 1)}, 0, "x")
+    assert metric.representations == ("ngrams", "radgraph")
+    assert list(metric.terms) == ["bleu-4", "bleu-2", "radgraph:rg_e"]
+    assert metric.settings == ()
     assert get_metric("radcliq").settings == ("idf", "rescale")
     assert set(COMPOSABLE) == {
         name

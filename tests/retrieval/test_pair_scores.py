@@ -279,10 +279,10 @@ def test_signature(index, queries, rows, scores):
     assert signature["metrics"]["radcliq"]["direction"] == "lower"
     assert signature["metrics"]["bleu-2"]["representation"] == {"ngrams": {}}
     assert signature["metrics"]["chexbert:labels"]["representation"] == {"labels": {"uncertain": "negative"}}
-    record = signature["metrics"]["radcliq:v0"]
-    assert list(record["representation"]) == ["radgraph", "bertscore", "chexbert", "ngrams"]
-    assert record["representation"]["bertscore"]["encoder"]["model"] == "bert"
-    assert (record["idf"], record["rescaled"]) == ("off", False)
+    entry = signature["metrics"]["radcliq:v0"]
+    assert list(entry["representation"]) == ["radgraph", "bertscore", "chexbert", "ngrams"]
+    assert entry["representation"]["bertscore"]["encoder"]["model"] == "bert"
+    assert (entry["idf"], entry["rescaled"]) == ("off", False)
     assert "idf" not in signature["metrics"]["radgraph"]
 
     # The same whatever the system, and in whatever order the references come.

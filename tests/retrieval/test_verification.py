@@ -493,10 +493,10 @@ def test_brute_force_of_reports_without_words(tmp_path, fake_encoder):
     """The special tokens of a report without words are near those of a query, but its score is 0."""
     reports = mo.Reports(list("abc"), ["", "heart normal", "no effusion"], opened_encoder=load_encoder("fake"))
     index = build_index(reports, tmp_path / "I", metrics=["bertscore"])
-    record = get_metric("bertscore:recall")
-    pairs = Pairs.of(index, record, mo.Reports.from_texts([f"word{i}" for i in range(20)]), {})
+    metric = get_metric("bertscore:recall")
+    pairs = Pairs.of(index, metric, mo.Reports.from_texts([f"word{i}" for i in range(20)]), {})
     for q in set(pairs.which.tolist()):
-        scores = [load_reference(record)(*pairs.items(q, unit))[0] for unit in range(3)]
+        scores = [load_reference(metric)(*pairs.items(q, unit))[0] for unit in range(3)]
         assert brute_force.answers_of(pairs, [q], 1, lambda n: None).scores[0, 0] == max(scores)
 
 
