@@ -11,7 +11,7 @@ from metric_oracle.base.argument_checks import check_given, check_left_out, chec
 from metric_oracle.base.errors import InputError, as_called, called, option
 from metric_oracle.base.progress import Progress, say, silent
 from metric_oracle.corpora.containers import in_order
-from metric_oracle.corpora.kept import say_apart
+from metric_oracle.corpora.kept_columns import say_apart
 from metric_oracle.corpora.predictions import as_predictions
 from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.reports import Reports, as_reports, column_names, with_kept
@@ -78,7 +78,7 @@ class AttachedReports:
     _loaded: dict[tuple[str | None, tuple[str, ...]], Reports] = field(default_factory=dict)
     _written: dict[str | None, Reports] = field(default_factory=dict)  # predictions that were read
     _told: set[str] = field(default_factory=set)
-    _indexes: dict[Any, Index] = field(default_factory=dict)  # in memory, see `retrieval.given_index`
+    _indexes: dict[Any, Index] = field(default_factory=dict)  # in memory, see `retrieval.corpus_index`
 
     def __repr__(self) -> str:
         attached = ", ".join({**self.sources, **self.of_encoder}) or "nothing else"

@@ -14,7 +14,7 @@ from metric_oracle.base.errors import InputError, if_taken, option, shown
 from metric_oracle.base.reprs import html_table
 from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
-from metric_oracle.corpora.kept import check_kept, kept_values, values_of_ids
+from metric_oracle.corpora.kept_columns import check_kept, kept_values, values_of_ids
 from metric_oracle.corpora.mimic_files import find_report_files, has_report_files, read_report_files
 from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.sections import NO_HEADINGS, by_headings, extract_mit, extract_yu2023

@@ -355,7 +355,7 @@ def _of_lists(
     wanted = [name for name in (LOGPROBS, column) if name == column or name in table.names]
     numbers = {name: _lists_of_numbers(table, name, texts) for name in wanted if name is not None}
     names = [[str(place) for place in range(len(group))] for group in texts]
-    return _made(table, ids, texts, names, numbers.get(LOGPROBS), numbers.get(column or ""), section)
+    return _samples_of(table, ids, texts, names, numbers.get(LOGPROBS), numbers.get(column or ""), section)
 
 
 def _of_rows(
@@ -395,7 +395,7 @@ def _of_rows(
     wanted = [name for name in (LOGPROB, column) if name == column or name in table.names]
     by_row = {name: table.numbers(name) for name in wanted if name is not None}
     numbers = {name: [values[rows].tolist() for rows in groups] for name, values in by_row.items()}
-    return _made(table, list(rows_of), texts, names, numbers.get(LOGPROB), numbers.get(column or ""), section)
+    return _samples_of(table, list(rows_of), texts, names, numbers.get(LOGPROB), numbers.get(column or ""), section)
 
 
 def _in_order(name: str) -> tuple[list[Any], str]:
@@ -404,7 +404,7 @@ def _in_order(name: str) -> tuple[list[Any], str]:
     return [(len(digits.lstrip("0")), digits.lstrip("0")) if i % 2 else digits for i, digits in enumerate(parts)], name
 
 
-def _made(
+def _samples_of(
     table: Table,
     ids: list[str],
     texts: list[list[str]],

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from metric_oracle.base.checksum import record_of
 from metric_oracle.base.errors import InputError, option, shown
-from metric_oracle.corpora.kept import check_kept, values_of_ids
+from metric_oracle.corpora.kept_columns import check_kept, values_of_ids
 from metric_oracle.corpora.read import DEFAULT, Read
 from metric_oracle.corpora.reports import Reports, sort_out, table_source, with_columns
 from metric_oracle.corpora.tables import (

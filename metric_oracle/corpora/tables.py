@@ -873,14 +873,14 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
 def _unique_keys(where: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     """Return the function that makes a dict of a JSON object, or raises InputError if a key occurs twice in `where`."""
 
-    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) < len(pairs):
             twice = repeated(key for key, _ in pairs)
             raise InputError(f"there is a key more than once in {where}: {shown(twice[0])}.", "Keep one of each name.")
         return content
 
-    return made
+    return unique
 
 
 def _read_json(path: Path, text: str, note: str) -> Table:

@@ -308,7 +308,7 @@ def open_index(path: str | Path) -> Index:
     return Index(Path(path))
 
 
-# An index as users give it, or reports in its place; `retrieval.given_index.corpus_of` returns the index.
+# An index as users give it, or reports in its place; `retrieval.corpus_index.corpus_of` returns the index.
 AnyIndex: TypeAlias = Annotated[
     str | Path | Index | Any,
     Doc(

@@ -25,7 +25,7 @@ from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.store import to_arrow, to_numpy
 from metric_oracle.mining.mined_files import MinedFile
-from metric_oracle.retrieval.given_index import corpus_of
+from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.verification import recorded_metric
 
 TREC = "trec"

@@ -15,7 +15,7 @@ from metric_oracle.base.argument_checks import check_given, check_left_out, chec
 from metric_oracle.base.declarations import READING, Flag
 from metric_oracle.base.errors import InputError, called, option
 from metric_oracle.base.progress import Progress, say
-from metric_oracle.corpora.kept import check_kept
+from metric_oracle.corpora.kept_columns import check_kept
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.streams import STREAMED, can_stream, n_rows, stream_reports
@@ -26,7 +26,7 @@ from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import get_metric, names_of
 from metric_oracle.reading import Given, attached
-from metric_oracle.retrieval.given_index import STATES, described, states_of, with_sources
+from metric_oracle.retrieval.corpus_index import STATES, described, states_of, with_sources
 from metric_oracle.retrieval.plan import open_runner
 from metric_oracle.sources.attaching import attach_sources, is_model, piece_of, read_sources
 from metric_oracle.sources.token_states import OpenedEncoder, load_encoder

@@ -17,7 +17,7 @@ from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.metrics import find_metric
 from metric_oracle.records import COMPOSITE
 from metric_oracle.retrieval.baselines import drawn_rows
-from metric_oracle.retrieval.given_index import corpus_of
+from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import Plan, asked, plan
 from metric_oracle.retrieval.pooled_oracle import RANDOM

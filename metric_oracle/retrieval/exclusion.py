@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base.errors import InputError, as_called, option, shown
-from metric_oracle.corpora.kept import RESERVED
+from metric_oracle.corpora.kept_columns import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.texts import folded
 from metric_oracle.indexes.contract import Documents

@@ -37,7 +37,7 @@ from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.retrieval.baselines import DRAWS, SEED, drawn_rows
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.controlled import controlled_means
-from metric_oracle.retrieval.given_index import corpus_of
+from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan_scores
 from metric_oracle.retrieval.sampled import ROUNDS, SPARE

@@ -22,8 +22,8 @@ from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_counted, with_frequencies
+from metric_oracle.retrieval.corpus_index import counted_of
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
-from metric_oracle.retrieval.given_index import counted_of
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_scores import complete_pairs, places_of
 from metric_oracle.retrieval.thread_pool import n_threads, run_blocks

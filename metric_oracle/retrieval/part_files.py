@@ -97,7 +97,7 @@ def merge(parts: option_types.Parts) -> Results:
     if not parts:
         raise InputError("parts", "must be at least one file", "none", "Name the files of all parts of a search.")
     read = [(Path(path), read_part(path)) for path in parts]
-    read.sort(key=lambda given: not given[1].table.num_rows)  # parts without rows last
+    read.sort(key=lambda one: not one[1].table.num_rows)  # parts without rows last
     _check_parts(read)
     first, full = read[0][1].signature, read[0][1].table
     if not full.num_rows:

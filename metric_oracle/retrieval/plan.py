@@ -11,7 +11,7 @@ from metric_oracle.base.argument_checks import check_in_range, check_left_out
 from metric_oracle.base.declarations import IN_PYTHON
 from metric_oracle.base.errors import InputError, called, option
 from metric_oracle.base.progress import Progress, counter
-from metric_oracle.corpora.kept import RESERVED
+from metric_oracle.corpora.kept_columns import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
@@ -21,9 +21,9 @@ from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.conditions import conditioned, parsed, summands
+from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import check_exclude
-from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.kernels import check_backend, load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, with_arguments
 from metric_oracle.retrieval.part_files import retrieve_part, shards_of

@@ -22,7 +22,7 @@ from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.reading import MODELS, AttachedReports
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_alone
-from metric_oracle.retrieval.given_index import counted_of
+from metric_oracle.retrieval.corpus_index import counted_of
 from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.sides import Sides

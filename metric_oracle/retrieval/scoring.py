@@ -24,7 +24,7 @@ from metric_oracle.judges.pair_models import PairModel, with_pair_models
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.reading import Given
 from metric_oracle.retrieval.checks import with_frequencies
-from metric_oracle.retrieval.given_index import counted_of
+from metric_oracle.retrieval.corpus_index import counted_of
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
 from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, score_rows, with_judge
 from metric_oracle.sides import SCORED, Joined, Sides

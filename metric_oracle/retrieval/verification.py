@@ -17,7 +17,7 @@ from metric_oracle.base.declarations import IN_PYTHON
 from metric_oracle.base.errors import BackendError, ExactnessError, InputError, called, kind_of, shown
 from metric_oracle.base.option_types import RESTRICTIONS
 from metric_oracle.base.progress import Advance, Progress, counter, say
-from metric_oracle.corpora.kept import RESERVED
+from metric_oracle.corpora.kept_columns import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.texts import folded
 from metric_oracle.corpora.vectors import Vectors
@@ -29,9 +29,9 @@ from metric_oracle.records import Metric
 from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.conditions import conditioned, parsed, summands
+from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.exclusion import SAME, SELF, TEXT, of_order
-from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.result_table import most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.search import BLOCK, digest

@@ -22,8 +22,8 @@ from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, names_of
 from metric_oracle.reading import AttachedReports, Given, loaded
 from metric_oracle.retrieval.candidate_pools import ALL, read_pool
 from metric_oracle.retrieval.checks import check_section
+from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.document_pairs import scorable_rows
-from metric_oracle.retrieval.given_index import corpus_of
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.plan import asked
 from metric_oracle.retrieval.pooled_oracle import RANDOM as DRAWN

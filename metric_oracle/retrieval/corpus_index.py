@@ -7,7 +7,7 @@ from typing import Any
 from metric_oracle.base.argument_checks import given_of
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress
-from metric_oracle.corpora.kept import RESERVED
+from metric_oracle.corpora.kept_columns import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.shards import is_prepared, open_index
