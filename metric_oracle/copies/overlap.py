@@ -27,7 +27,7 @@ from metric_oracle.copies.measure import (
     without_markers,
 )
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.findings.cells import ALIKE, Record, over
+from metric_oracle.findings.cells import ALIKE, Row, over
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, pivot, plain
@@ -85,13 +85,13 @@ class LineValue(NamedTuple):
     difference_interval: Interval | None = None
 
 
-def _value(record: Record) -> str:
+def _value(record: Row) -> str:
     """Return the text of the cell of a value; `record` is a row of `Overlap._rows`."""
     scale, form = _form(record["line"])
     return over(record["value"], record["low"], record["high"], form, scale=scale, alike=record["degenerate"])
 
 
-def _difference(record: Record) -> str:
+def _difference(record: Row) -> str:
     """Return the text of the cell of a difference from the human test reports; `record` as in `_value`."""
     scale, form = _form(record["line"])
     low, high, alike = (record[f"difference_{name}"] for name in ("low", "high", "degenerate"))

@@ -8,8 +8,8 @@ line breaks. A value that does not exist, None or NaN, is a dash. † marks an i
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Record = Mapping[str, Any]
-Format = Callable[[Record], str]
+Row = Mapping[str, Any]
+Format = Callable[[Row], str]
 
 NOTHING = "–"
 DAGGER = "†"
@@ -95,7 +95,7 @@ def intervals_note(used: Mapping[str, Any]) -> str:
 def text_of(name: str) -> Format:
     """Return the function that prints the field `name` of a record, whatever its type, as text."""
 
-    def cell(record: Record) -> str:
+    def cell(record: Row) -> str:
         return str(record[name])
 
     return cell
@@ -104,7 +104,7 @@ def text_of(name: str) -> Format:
 def number_of(name: str, form: str = FORM) -> Format:
     """Return the function that prints the field `name` of a record, a number, by the format `form`; see `number`."""
 
-    def cell(record: Record) -> str:
+    def cell(record: Row) -> str:
         return number(record[name], form)
 
     return cell
@@ -116,7 +116,7 @@ def ends_of(low: str = "low", high: str = "high", form: str = FORM) -> Format:
     A dagger marks it where the record's field `degenerate` is true.
     """
 
-    def cell(record: Record) -> str:
+    def cell(record: Row) -> str:
         return ends(record[low], record[high], form, alike=bool(record.get("degenerate")))
 
     return cell
@@ -128,7 +128,7 @@ def over_of(name: str, low: str, high: str, form: str = FORM, *, scale: float = 
     The fields `low` and `high` are its ends. No dagger marks it.
     """
 
-    def cell(record: Record) -> str:
+    def cell(record: Row) -> str:
         return over(record[name], record[low], record[high], form, scale=scale, unit=unit)
 
     return cell
@@ -137,7 +137,7 @@ def over_of(name: str, low: str, high: str, form: str = FORM, *, scale: float = 
 def p_of(name: str) -> Format:
     """Return the function that prints the field `name` of a record, a p-value; see `p_value`."""
 
-    def cell(record: Record) -> str:
+    def cell(record: Row) -> str:
         return p_value(record[name])
 
     return cell
@@ -146,7 +146,7 @@ def p_of(name: str) -> Format:
 def scientific_of(name: str) -> Format:
     """Return the function that prints the field `name` of a record as digits and a power of ten; see `scientific`."""
 
-    def cell(record: Record) -> str:
+    def cell(record: Row) -> str:
         return scientific(record[name])
 
     return cell

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from metric_oracle.findings.cells import NOTHING, Format, Record
+from metric_oracle.findings.cells import NOTHING, Format, Row
 from metric_oracle.findings.signature import short_signature
 
 
@@ -47,7 +47,7 @@ def entry(text: str, best: bool = False) -> Entry:
 
 def listing(
     title: str,
-    records: Iterable[Record],
+    records: Iterable[Row],
     name: str | Format,
     columns: Mapping[str, Format],
     notes: Sequence[str] = (),
@@ -66,7 +66,7 @@ def listing(
 
 def pivot(
     title: str,
-    records: Iterable[Record],
+    records: Iterable[Row],
     row: str,
     column: str,
     cell: Format,
@@ -83,7 +83,7 @@ def pivot(
     bold; without a name of that field none are. `first` is the head of the column of names.
     """
 
-    def shown(record: Record | None) -> Entry:
+    def shown(record: Row | None) -> Entry:
         return entry(NOTHING) if record is None else entry(cell(record), bool(best and record[best]))
 
     found = {(record[row], record[column]): record for record in records}

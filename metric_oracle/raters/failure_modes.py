@@ -28,7 +28,7 @@ from metric_oracle.base import option_types
 from metric_oracle.base.declarations import IN_PYTHON, Flag
 from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.files import identify
-from metric_oracle.findings.cells import NOTHING, Format, Record, number, number_of, over, scientific_of, text_of
+from metric_oracle.findings.cells import NOTHING, Format, Row, number, number_of, over, scientific_of, text_of
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, entry, listing
@@ -179,23 +179,23 @@ class FailureModes(Finding):
         return figure
 
 
-def _comparison(record: Record) -> str:
+def _comparison(record: Row) -> str:
     return f"{candidate_name(record['a'])} {record['direction']} {candidate_name(record['b'])}"
 
 
-def _counted(record: Record) -> str:
+def _counted(record: Row) -> str:
     return "all" if record["errors"] == "total" else "sig."
 
 
-def _significant(record: Record) -> str:
+def _significant(record: Row) -> str:
     return "Y" if record["significant"] else "N"
 
 
-def _significant_by_study(record: Record) -> str:
+def _significant_by_study(record: Row) -> str:
     return NOTHING if record["study_p_value"] is None else "Y" if record["study_significant"] else "N"
 
 
-def _ratio(record: Record) -> str:
+def _ratio(record: Row) -> str:
     return over(record["rate_ratio"], record["ratio_low"], record["ratio_high"], ".2f").replace("\n", " ")
 
 

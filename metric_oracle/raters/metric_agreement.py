@@ -17,7 +17,7 @@ from annotated_doc import Doc
 
 from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, option, shown
-from metric_oracle.findings.cells import Record
+from metric_oracle.findings.cells import Row
 from metric_oracle.raters.interrater import each_left_out, other_raters
 from metric_oracle.raters.rank_correlation import (
     SPEARMAN,
@@ -85,7 +85,7 @@ class ScoredRatings:
         signed = ((name, -values if name in self.lower else values) for name, values in self.scores.items())
         return {name: side(values, self.drawn) for name, values in signed}
 
-    def agreement(self, by: str) -> tuple[list[Record], Values]:
+    def agreement(self, by: str) -> tuple[list[Row], Values]:
         """Return how well each metric agrees with the mean of raters; if `by` is "rater", also with each rater.
 
         The first result has a record for each of them. The second has the agreement with the mean on all resamples,
@@ -93,7 +93,7 @@ class ScoredRatings:
         """
         from scipy.stats import kendalltau, spearmanr
 
-        records: list[Record] = []
+        records: list[Row] = []
         of_mean: Values = {}
         n_left_out, left_out = self.drawn.studies.shape[1] + 1, self.drawn.left_out
         # Negative numbers make agreement positive. Sums over raters have the ranks of the means.
@@ -124,7 +124,7 @@ class ScoredRatings:
                     of_mean[statistic, kind, metric] = values
         return records, of_mean
 
-    def place(self, record: Record) -> tuple[int, int]:
+    def place(self, record: Row) -> tuple[int, int]:
         """Return the key by which records are sorted: by statistic, then by kind of errors."""
         return self.rated.statistics.index(record["statistic"]), self.rated.kinds.index(record["errors"])
 
@@ -147,7 +147,7 @@ class ScoredRatings:
             record.update(bca_low=None, bca_high=None)
         return record
 
-    def difference(self, values: Array, statistic: str) -> Record | None:
+    def difference(self, values: Array, statistic: str) -> Row | None:
         """Return a difference of two metrics with its interval and p-value, None where it has no value."""
         resampled = self.resampled(values, statistic, is_difference=True)
         record = difference_record(resampled, len(self.drawn.studies) - self.drawn.studies.shape[1] - 1)
@@ -156,7 +156,7 @@ class ScoredRatings:
 
 def differences_of(
     parts: Mapping[str, ScoredRatings], values: Mapping[str, Values], pairs: Sequence[tuple[str, str]]
-) -> Iterator[Record]:
+) -> Iterator[Row]:
     """Yield a record for each difference of two metrics, one of `pairs`, in a part that has both.
 
     `values` has the agreement with the mean of raters of each part. All differences of a statistic are one family.

@@ -22,7 +22,7 @@ from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, called, option, shown
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.tables import numbers_of, read_table, written
-from metric_oracle.findings.cells import NOTHING, Format, Record, number
+from metric_oracle.findings.cells import NOTHING, Format, Row, number
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import Entry, PaperTable, entry, listing, plain
@@ -91,7 +91,7 @@ _STAND_INS = {PERFECT: "a perfect metric", RADIOLOGISTS: "one radiologist"}  # n
 _WITHIN_NAMES = {ACCURACY: "accuracy", TIES: "accuracy with ties", WITHIN: "tau-b", WHOLE: "groups in order"}
 
 
-_Column = tuple[str, Sequence[Record]]  # its head, and a record for each metric
+_Column = tuple[str, Sequence[Row]]  # its head, and a record for each metric
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class MetricComparison(Finding):
         return _side_by_side("Metrics beside one radiologist", [RADIOLOGISTS, *self.metrics], columns, [note])
 
     def _judgement_table(self) -> PaperTable | None:
-        records: dict[tuple[str, str], list[Record]] = {}
+        records: dict[tuple[str, str], list[Row]] = {}
         for r in self.select(CEILING, statistic=JUDGEMENTS):
             records.setdefault((r["set"], r["errors"]), []).append(r)
         if not records:
@@ -534,7 +534,7 @@ def compare_metrics(
         for view, part in _parts(name, whole):
             parts[view] = part
             views.append(view_of(view, name, part))
-    records: list[Record] = []
+    records: list[Row] = []
     values: dict[str, Values] = {}
     for view, part in parts.items():
         found, values[view] = part.agreement("mean")
@@ -574,7 +574,7 @@ def _parts(name: str, whole: ScoredRatings) -> Iterator[tuple[str, ScoredRatings
 
 def _changes(
     parts: Mapping[str, ScoredRatings], values: Mapping[str, Values], views: Sequence[View]
-) -> Iterator[Record]:
+) -> Iterator[Row]:
     """Yield the agreement without pairs of equal texts minus the agreement on all pairs."""
     for view in (view for view in views if view.name != view.base):
         for statistic, kind, metric in product(view.statistics, view.kinds, view.scores):
@@ -583,7 +583,7 @@ def _changes(
             yield {**keys, **parts[view.base].record(change, statistic, is_difference=True)}
 
 
-def _ceilings(view: str, part: ScoredRatings) -> Iterator[Record]:
+def _ceilings(view: str, part: ScoredRatings) -> Iterator[Row]:
     """Yield the agreement with the mean of all raters but one, averaged over the raters left out.
 
     There are records for each metric, for the raters left out, and for the difference of the two. If ratings cannot be
@@ -638,7 +638,7 @@ def _ablations(
     parts: Mapping[str, ScoredRatings],
     values: Mapping[str, Values],
     variants: Mapping[str, tuple[str, Array]],
-) -> Iterator[Record]:
+) -> Iterator[Row]:
     """Yield the agreement of each variant and its difference from the metric. The differences are one family."""
     whole, statistic = parts[view.base], view.statistics[0]
     family = []
@@ -668,7 +668,7 @@ def _measure(rated: Rated, source: Mapping[str, Any]) -> dict[str, float]:
     return measured
 
 
-def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str, float]) -> Iterator[Record]:
+def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str, float]) -> Iterator[Row]:
     """Yield a record of the time per pair of each metric: that of the table at `path`, else that in `measured`."""
     given: dict[str, tuple[float, str | None]] = {}
     if path is not None:

@@ -1,6 +1,6 @@
 """How tables and pages name kinds of errors, raters, candidates, categories and statistics; the cells of agreement."""
 
-from metric_oracle.findings.cells import Format, Record, ends, number, over, p_of
+from metric_oracle.findings.cells import Format, Row, ends, number, over, p_of
 from metric_oracle.raters.rank_correlation import ACCURACY, SPEARMAN, TAU, TIES, WHOLE, WITHIN
 from metric_oracle.raters.ratings import CATEGORIES, ORACLES
 
@@ -39,14 +39,14 @@ def category_title(category: str) -> str:
     return f"{error_name(category)} ({CATEGORIES[category]})" if category in CATEGORIES else error_name(category)
 
 
-def agreement_cell(record: Record) -> str:
+def agreement_cell(record: Row) -> str:
     """Return the value over its percentile interval, or "undefined" if all scores or all ratings are equal."""
     if record["value"] is None:
         return "undefined\n(all equal)"
     return over(record["value"], record["low"], record["high"], _FORM)
 
 
-def _difference_cell(record: Record) -> str:
+def _difference_cell(record: Row) -> str:
     return f"{number(record['value'], f'+{_FORM}')}\n{ends(record['low'], record['high'], _FORM)}"
 
 

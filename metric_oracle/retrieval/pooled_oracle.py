@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metric_oracle.findings.cells import ALIKE, Format, Record, arrow, ends_of, intervals_note, number, number_of
+from metric_oracle.findings.cells import ALIKE, Format, Row, arrow, ends_of, intervals_note, number, number_of
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
@@ -257,7 +257,7 @@ _OF_LISTS = pa.schema([("list", pa.string()), *((name, pa.float64()) for name in
 def _percent_of(name: str) -> Format:
     """Return the function that prints the field `name` of a row, a share, in percent."""
 
-    def cell(row: Record) -> str:
+    def cell(row: Row) -> str:
         return number(row[name], ".1f", scale=100)
 
     return cell
@@ -273,6 +273,6 @@ _LISTS: dict[str, Format] = {
 }
 
 
-def _named(row: Record) -> str:
+def _named(row: Row) -> str:
     """Return the name of a row of the curve."""
     return f"best of {row['n']:,} random" if row["drawn"] else f"first {row['n']:,}"

@@ -19,7 +19,7 @@ from metric_oracle.corpora.samples import Samples
 from metric_oracle.findings.cells import (
     ALIKE,
     Format,
-    Record,
+    Row,
     arrow,
     ends_of,
     intervals_note,
@@ -264,7 +264,7 @@ _SELECTED: dict[str, Format] = {
 }
 
 
-def _drawn(record: Record) -> str:
+def _drawn(record: Row) -> str:
     """Return the name of a row of the curve or of a level."""
     return f"best of {record['n']:,}" if "n" in record else str(record["level"])
 

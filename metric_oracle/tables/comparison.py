@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from metric_oracle.base.option_types import LEGACY
 from metric_oracle.base.reprs import html_table
-from metric_oracle.findings.cells import NOTHING, Format, Record, ends, intervals_note, number, number_of, over_of, p_of
+from metric_oracle.findings.cells import NOTHING, Format, Row, ends, intervals_note, number, number_of, over_of, p_of
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, entry, listing, pivot, plain
@@ -51,7 +51,7 @@ _BLUE, _LIGHT, _GREY, _DARK = "#2f6ea5", "#a9c7e2", "#9aa0a6", "#3c4043"
 def _mean_of(kind: str) -> Format:
     """Return the column of a mean: its interval of this `kind`, the range of the scores, and for RadCliQ 1/mean."""
 
-    def cell(record: Record) -> str:
+    def cell(record: Row) -> str:
         lines = [number(record["mean"], _FORM), _interval(record, kind)]
         spread = [number(record[name], _FORM) for name in ("minimum", "maximum") if record[name] is not None]
         lines.append(f"Range [{', '.join(spread)}]" if spread else f"Range {NOTHING}")
@@ -60,12 +60,12 @@ def _mean_of(kind: str) -> Format:
     return cell
 
 
-def _interval(record: Record, kind: str) -> str:
+def _interval(record: Row, kind: str) -> str:
     """Return the interval of a mean or of a difference, with its kind, as Yu et al. print it."""
     return ends(record["interval_low"], record["interval_high"], _FORM, kind=kind, alike=record["degenerate"])
 
 
-def _inverse(record: Record) -> list[str]:
+def _inverse(record: Row) -> list[str]:
     """Return the lines with 1/RadCliQ of the mean, as ReXrank prints it; no value unless the mean is positive."""
     if record["mean"] <= 0:
         return [f"1/mean {NOTHING}‡"]
@@ -75,12 +75,12 @@ def _inverse(record: Record) -> list[str]:
     return [text, ends(1 / record["interval_high"], 1 / record["interval_low"], _FORM)]
 
 
-def _difference(record: Record) -> str:
+def _difference(record: Row) -> str:
     """Return the cell of a paired difference."""
     return f"{number(record['mean'], f'+{_FORM}')} {_interval(record, _CI)}"
 
 
-def _overlap(record: Record) -> str:
+def _overlap(record: Row) -> str:
     """Return whether the intervals of the two systems overlap."""
     return "yes" if record["intervals_overlap"] else "no"
 
@@ -278,7 +278,7 @@ class Comparison(Finding):
         """Return the table of the paired differences; `columns` has, by head, the function that prints a cell."""
         heads = {column.metric: column.label for column in self.columns}
 
-        def name(record: Record) -> str:
+        def name(record: Row) -> str:
             return f"{plain(record['system'])} − {plain(record['versus'])}, {heads[record['metric']]}"
 
         tests = [record for record in self.records() if record["versus"] is not None]

@@ -17,7 +17,7 @@ from metric_oracle.base import option_types
 from metric_oracle.base.declarations import FILES, Flag
 from metric_oracle.base.errors import InputError, called, shown
 from metric_oracle.corpora.label_tables import LabelTable, is_abnormality, read_label_tables
-from metric_oracle.findings.cells import Format, Record, ends_of, number_of
+from metric_oracle.findings.cells import Format, Row, ends_of, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing, plain
 from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.metrics import METRICS
@@ -132,7 +132,7 @@ def _scored(score: float, interval: Interval) -> dict[str, float]:
     return {"crg": score, "low": interval.low, "high": interval.high}
 
 
-def _label(record: Record) -> str:
+def _label(record: Row) -> str:
     """Return the name of a row of the printed table."""
     return f"{plain(record['level'])}: {plain(record['label'])}"
 
