@@ -20,9 +20,9 @@ from metric_oracle.raters.rank_correlation import (
     RATED,
     STATISTICS,
     DrawnStudies,
-    difference_record,
+    difference_row,
     draw,
-    interval_record,
+    interval_row,
     side,
 )
 from metric_oracle.retrieval.rerank import binomial_interval
@@ -243,11 +243,7 @@ def rated(sets: int) -> Iterator[Row]:
         for seed in range(sets):
             drawn = draw([str(study) for study in range(n) for _ in range(4)], RESAMPLES, seed)
             for name, values in _agreements(*_rated(np.random.default_rng([seed, n]), n), drawn):
-                one = (
-                    difference_record(values, RESAMPLES)
-                    if name == _DIFFERENCE
-                    else interval_record(name, values, drawn)
-                )
+                one = difference_row(values, RESAMPLES) if name == _DIFFERENCE else interval_row(name, values, drawn)
                 if one is not None and one["low"] is not None:
                     effective = one["effective"] if name in (*ICC, _EXACT) else n
                     ends = one["low"], one["high"], effective, float(values[-1])

@@ -170,15 +170,15 @@ class Alignment(Finding):
 
     def _raters_table(self) -> PaperTable:
         """Return the table of the raters' agreement with one another."""
-        records = self.raters.to_pylist()
+        rows = self.raters.to_pylist()
         note = (
             "Leave-one-rater-out: a rater against the mean of the others, averaged over raters: about the most that a "
             "metric can reach with one rater."
         )
-        if any(r["statistic"].startswith("ICC") for r in records):
+        if any(r["statistic"].startswith("ICC") for r in rows):
             note = f"ICC(A,1), ICC(A,k): absolute agreement of one rater and of the mean of all. {note}"
         title = "Agreement of the radiologists with one another"
-        return pivot(title, records, "statistic", "errors", agreement_cell, [note], named=kind_in_line)
+        return pivot(title, rows, "statistic", "errors", agreement_cell, [note], named=kind_in_line)
 
     def _notes(self) -> list[str]:
         """Return the notes on pairs, resamples and directions."""
@@ -196,20 +196,20 @@ class Alignment(Finding):
 
     def figure(self) -> Any:
         """Return a Matplotlib figure: mean errors against scores with the least-squares line, figure 3 of Yu et al."""
-        records = {
+        row_of = {
             (r["metric"], r["errors"]): r
             for r in self.metrics.to_pylist()
             if (r["rater"], r["statistic"]) == (MEAN, TAU)
         }
-        return scatter(self.scores, self.errors, records, self.signature["lower_is_better"])
+        return scatter(self.scores, self.errors, row_of, self.signature["lower_is_better"])
 
 
 def _name(metric: str, kind: str) -> str:
     return f"{metric}\n{kind_name(kind)}"
 
 
-def _difference_name(record: Mapping[str, Any]) -> str:
-    return _name(f"{record['metric']} − {record['versus']}", record["errors"])
+def _difference_name(row: Mapping[str, Any]) -> str:
+    return _name(f"{row['metric']} − {row['versus']}", row["errors"])
 
 
 @called(_COMMAND)
@@ -268,15 +268,15 @@ def align(
         left_out = int((~differing).sum())
     check_varied(rated, columns)
     part = ScoredRatings(rated, columns, lower, draw_resamples(rated, resamples, seed))
-    records, values = part.agreement("rater")
-    records += [
-        {"errors": kind, "rater": AMONG, **record, "bca_low": None, "bca_high": None}
+    rows, values = part.agreement("rater")
+    rows += [
+        {"errors": kind, "rater": AMONG, **row, "bca_low": None, "bca_high": None}
         for kind in rated.kinds
         if len(rated.raters) > 1
-        for record in raters_among_themselves(rated.by_rater(kind), part.drawn, rated.statistics)
+        for row in raters_among_themselves(rated.by_rater(kind), part.drawn, rated.statistics)
     ]
     differences = differences_of({"": part}, {"": values}, pairs)
-    records += [{**record, "rater": MEAN} for record in sorted(differences, key=part.place)]
+    rows += [{**row, "rater": MEAN} for row in sorted(differences, key=part.place)]
     signature = signed(
         command=_COMMAND,
         **sources,
@@ -289,5 +289,5 @@ def align(
         raters=len(rated.raters),
         bootstrap=bootstrap("study", resamples, seed),
     )
-    table = pa.Table.from_pylist(records, SCHEMA).drop_columns(["what", "set", "device"])
+    table = pa.Table.from_pylist(rows, SCHEMA).drop_columns(["what", "set", "device"])
     return Alignment(table, signature, columns, view_of("", "", part).errors)

@@ -82,13 +82,13 @@ class FailureModes(Finding):
 
     def tables(self) -> list[PaperTable]:
         """Return the tables of means as in table S3 of Yu et al., then one table for each family of tests (S4)."""
-        records = self.records()
+        rows = self.records()
         columns = _test_columns(f"critical value, FDR {self.signature['rate']:g}")
         note = f"One-sided two-sample t tests, pooled variance. {self._families()}"
         families = [
             listing(
                 f"{category_title(category)}: {KIND_TITLES[kind]}",
-                [record for record in records if (record["category"], record["errors"]) == (category, kind)],
+                [row for row in rows if (row["category"], row["errors"]) == (category, kind)],
                 _comparison,
                 columns,
                 [note, _BY_STUDY_NOTE],
@@ -99,8 +99,8 @@ class FailureModes(Finding):
 
     def brief(self) -> list[PaperTable]:
         """Return the tables of means, and the differences that are significant in either test."""
-        records = [r for r in self.records() if r["significant"] or r["study_significant"]]
-        by_paper, by_study = (sum(r[name] for r in records) for name in ("significant", "study_significant"))
+        rows = [r for r in self.records() if r["significant"] or r["study_significant"]]
+        by_paper, by_study = (sum(r[name] for r in rows) for name in ("significant", "study_significant"))
         n = self.table.num_rows
         note = (
             f"First, second: mean errors of a report. {by_paper} of {n} one-sided t tests, by study {by_study} of "
@@ -114,7 +114,7 @@ class FailureModes(Finding):
             "second": number_of("mean_b", ".3f"),
             **_test_columns("critical"),
         }
-        significant = listing("Significant differences", records, _comparison, columns, [note, _BY_STUDY_NOTE])
+        significant = listing("Significant differences", rows, _comparison, columns, [note, _BY_STUDY_NOTE])
         return [*self._means(), significant]
 
     def _means(self) -> list[PaperTable]:
@@ -163,9 +163,9 @@ class FailureModes(Finding):
             step = 0.06 * max(means.max(), 1e-9)
             for column, category in enumerate(self.categories):
                 top = means[:, column].max()
-                for record in (r for r in tests if (r["errors"], r["category"]) == (kind, category)):
+                for row in (r for r in tests if (r["errors"], r["category"]) == (kind, category)):
                     top += step
-                    ends = [centres[self.candidates.index(record[side]), column] for side in ("a", "b")]
+                    ends = [centres[self.candidates.index(row[side]), column] for side in ("a", "b")]
                     panel.plot(ends, [top, top], color="black", linewidth=0.9)
                     panel.text(sum(ends) / 2, top, "*", ha="center", va="baseline", fontsize=10)
             panel.margins(y=0.08)
@@ -179,24 +179,24 @@ class FailureModes(Finding):
         return figure
 
 
-def _comparison(record: Row) -> str:
-    return f"{candidate_name(record['a'])} {record['direction']} {candidate_name(record['b'])}"
+def _comparison(row: Row) -> str:
+    return f"{candidate_name(row['a'])} {row['direction']} {candidate_name(row['b'])}"
 
 
-def _counted(record: Row) -> str:
-    return "all" if record["errors"] == "total" else "sig."
+def _counted(row: Row) -> str:
+    return "all" if row["errors"] == "total" else "sig."
 
 
-def _significant(record: Row) -> str:
-    return "Y" if record["significant"] else "N"
+def _significant(row: Row) -> str:
+    return "Y" if row["significant"] else "N"
 
 
-def _significant_by_study(record: Row) -> str:
-    return NOTHING if record["study_p_value"] is None else "Y" if record["study_significant"] else "N"
+def _significant_by_study(row: Row) -> str:
+    return NOTHING if row["study_p_value"] is None else "Y" if row["study_significant"] else "N"
 
 
-def _ratio(record: Row) -> str:
-    return over(record["rate_ratio"], record["ratio_low"], record["ratio_high"], ".2f").replace("\n", " ")
+def _ratio(row: Row) -> str:
+    return over(row["rate_ratio"], row["ratio_low"], row["ratio_high"], ".2f").replace("\n", " ")
 
 
 def _test_columns(critical: str) -> dict[str, Format]:
@@ -298,7 +298,7 @@ def failure_modes(
 
     means_of = _study_means(rated, candidates)
     pairs = list(permutations(candidates, 2))
-    records: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for category, kind in product(wanted, KINDS):
         column = rated.categories.index(category)
         sides = [[points[kind, name][:, column] for name in side] for side in zip(*pairs, strict=True)]
@@ -306,13 +306,15 @@ def failure_modes(
         critical, decisions = benjamini_hochberg(p_values, rate)
         by_study = {pair: study_test(*(means_of[kind, name][:, column] for name in pair)) for pair in pairs}
         differences = [*combinations(candidates, 2)]
-        given = [p for pair in differences if (p := by_study[pair]["study_p_value"]) is not None]
-        study_p = dict(zip(map(frozenset, differences), adjusted(given), strict=True)) if given else {}
+        study_p_values = [p for pair in differences if (p := by_study[pair]["study_p_value"]) is not None]
+        study_p = (
+            dict(zip(map(frozenset, differences), adjusted(study_p_values), strict=True)) if study_p_values else {}
+        )
         for i, (a, b) in enumerate(pairs):
             by_both = study_p.get(frozenset((a, b)))
             in_order = (a, b) if direction == "more" else (b, a)
             more, fewer = (means_of[kind, name][:, column].sum() for name in in_order)
-            records.append(
+            rows.append(
                 {
                     "errors": kind,
                     "category": category,
@@ -348,7 +350,7 @@ def failure_modes(
         studies=len(set(rated.studies)),
         raters=len(rated.raters),
     )
-    return FailureModes(candidates, rated.categories, means, pa.Table.from_pylist(records, _SCHEMA), signature)
+    return FailureModes(candidates, rated.categories, means, pa.Table.from_pylist(rows, _SCHEMA), signature)
 
 
 def pooled_t_tests(

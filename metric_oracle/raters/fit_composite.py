@@ -31,7 +31,7 @@ from metric_oracle.findings.signature import bootstrap
 from metric_oracle.findings.writing import check_out
 from metric_oracle.metrics import ALIASES, COMPOSABLE, METRICS, names_of
 from metric_oracle.raters.interrater import RESAMPLES
-from metric_oracle.raters.rank_correlation import TAU, draw, interval_record, of_signs, side, tau_b
+from metric_oracle.raters.rank_correlation import TAU, draw, interval_row, of_signs, side, tau_b
 from metric_oracle.raters.rated_scores import ScoreFiles, Texts, read_rated
 from metric_oracle.raters.ratings import Rated
 from metric_oracle.retrieval.weights import FORMAT, VERSION
@@ -203,11 +203,11 @@ def fit_composite(
                 "errors", f"must be one of {', '.join(rated.kinds)} of ratings", shown(errors), "Choose one."
             )
         where = rated.source if isinstance(table, Rated) else str(table)
-        chosen = _columns(list(scored), names, where)
-        columns = {metric: scored[column] for metric, column in chosen.items()}
+        column_of = _columns(list(scored), names, where)
+        columns = {metric: scored[column] for metric, column in column_of.items()}
         studies, y = rated.studies, rated.by_rater(kind).mean(axis=0)
         source = {**source, "errors": kind}
-        unused = [column for column in scored if column not in chosen.values()]
+        unused = [column for column in scored if column not in column_of.values()]
         title = name or "composite"
     else:
         path = existing_file(Path(table))
@@ -236,7 +236,7 @@ def fit_composite(
         "r2": float(1 - ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum()),
     }
     for name_of_tau, signs in (("tau_b", inside), ("tau_b_held_out", held_out)):
-        tau = interval_record(TAU, tau_b(of_signs(signs, drawn), of_errors, drawn), drawn)
+        tau = interval_row(TAU, tau_b(of_signs(signs, drawn), of_errors, drawn), drawn)
         fit |= {name_of_tau: tau["value"], f"{name_of_tau}_low": tau["low"], f"{name_of_tau}_high": tau["high"]}
     errors_of = _standard_errors(z, y - predicted, drawn.member).tolist()
     numbers = zip(columns, mean.tolist(), scale.tolist(), weights.tolist(), strict=True)
@@ -306,16 +306,16 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
     metric_of = {METRICS[name].column: name for name in COMPOSABLE if METRICS[name].column}
     metric_of |= {name: name for name in COMPOSABLE}
     metric_of |= {alias: name for alias, name in ALIASES.items() if name in COMPOSABLE}
-    chosen = [name for name in names if name in metric_of] if metrics is None else list(metrics)
-    foreign = [name for name in chosen if name not in metric_of]
-    columns = {metric_of[name]: name for name in chosen if name in metric_of}
-    if foreign or not chosen or len(columns) < len(chosen):
+    wanted = [name for name in names if name in metric_of] if metrics is None else list(metrics)
+    foreign = [name for name in wanted if name not in metric_of]
+    columns = {metric_of[name]: name for name in wanted if name in metric_of}
+    if foreign or not wanted or len(columns) < len(wanted):
         got = "none"
         if foreign:
             got = shown(foreign[0])
-        elif chosen:
-            metrics_of_chosen = [metric_of[name] for name in chosen]
-            got = f"{shown(next(m for m in metrics_of_chosen if metrics_of_chosen.count(m) > 1))} twice"
+        elif wanted:
+            metrics_of_wanted = [metric_of[name] for name in wanted]
+            got = f"{shown(next(m for m in metrics_of_wanted if metrics_of_wanted.count(m) > 1))} twice"
         raise InputError(
             "metrics",
             f"must be columns called {', '.join(COMPOSABLE)}, each once",

@@ -55,10 +55,10 @@ class Grades(Rated):
         """Return the grades of one of `kinds`, of each rater for each pair: float64[R, P]."""
         return self.grades[kind]
 
-    def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
-        """Return grades and groups of the pairs at the positions `kept`, as keyword arguments."""
-        groups = None if self.groups is None else [self.groups[i] for i in kept]
-        return {"grades": {kind: values[:, kept] for kind, values in self.grades.items()}, "groups": groups}
+    def _taken(self, pairs: npt.NDArray[np.int64]) -> dict[str, Any]:
+        """Return grades and groups of the pairs at the positions `pairs`, as keyword arguments."""
+        groups = None if self.groups is None else [self.groups[i] for i in pairs]
+        return {"grades": {kind: values[:, pairs] for kind, values in self.grades.items()}, "groups": groups}
 
 
 def read_refisco(table: Table) -> Grades:

@@ -32,7 +32,7 @@ from metric_oracle.raters.rank_correlation import (
     DrawnStudies,
     Side,
     draw,
-    interval_record,
+    interval_row,
     share,
     side,
     sum_of_raters,
@@ -86,7 +86,7 @@ class Agreement(Finding):
         """Return a sentence for each reason to read the numbers with care."""
         if warning := few_studies({"": self.signature["studies"]}):
             return warning
-        few = [record["effective"] for record in self.records() if 0 < (record["effective"] or 0) < FEW]
+        few = [row["effective"] for row in self.records() if 0 < (row["effective"] or 0) < FEW]
         if not few:
             return []
         subject = "interval rests" if len(few) == 1 else "intervals rest"
@@ -102,13 +102,13 @@ class Agreement(Finding):
         tables = []
         for is_between, key, name_of in ((True, "candidate", candidate_name), (False, "rater", rater_name)):
             title = f"Agreement of the radiologists with {'one another' if is_between else 'themselves'}"
-            records = [
-                {**record, "row": f"{name_of(record[key])}\n{kind_name(record['errors'])}"}
-                for record in self.records()
-                if (record["rater"] == BETWEEN) == is_between
+            rows = [
+                {**row, "row": f"{name_of(row[key])}\n{kind_name(row['errors'])}"}
+                for row in self.records()
+                if (row["rater"] == BETWEEN) == is_between
             ]
-            if records:
-                tables.append(pivot(title, records, "row", "statistic", agreement_cell))
+            if rows:
+                tables.append(pivot(title, rows, "row", "statistic", agreement_cell))
         resampled = self.signature["bootstrap"]
         tables[0].notes.extend(
             [
@@ -175,18 +175,18 @@ def agreement(
             "ratings", "must be of at least 2 raters", f"{len(rated.raters)}", f"Add raters, or {option('repeated')}."
         )
     n_resamples = int(resamples)
-    records: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     candidates = [ALL, *dict.fromkeys(rated.candidates or ())]
     for candidate in candidates if len(rated.raters) > 1 else ():
         part = rated if candidate == ALL else rated.subset(np.array([c == candidate for c in rated.candidates or ()]))
         for kind in KINDS:
             keys = {"candidate": candidate, "errors": kind, "rater": BETWEEN}
             counts = part.errors(kind).sum(axis=2).T
-            records += [{**keys, **record} for record in _records(counts, part.studies, n_resamples, seed)]
+            rows += [{**keys, **row} for row in _rows(counts, part.studies, n_resamples, seed)]
     for rater, first, second, studies, kind in _twice(rated, again) if again is not None else ():
         keys = {"candidate": ALL, "errors": kind, "rater": rater}
         both = np.array([first, second])
-        records += [{**keys, **record} for record in _records(both, studies, n_resamples, seed, is_one_rater=True)]
+        rows += [{**keys, **row} for row in _rows(both, studies, n_resamples, seed, is_one_rater=True)]
     signature = signed(
         command=_FUNCTION,
         ratings=identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
@@ -198,13 +198,13 @@ def agreement(
         repeated_pairs=0 if again is None else len(again.pairs),
         bootstrap=bootstrap("study", n_resamples, seed),
     )
-    return Agreement(pa.Table.from_pylist(records, _SCHEMA), signature)
+    return Agreement(pa.Table.from_pylist(rows, _SCHEMA), signature)
 
 
-def _records(
+def _rows(
     counts: npt.NDArray[np.int64], studies: list[str], resamples: int, seed: int, *, is_one_rater: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield a record for each statistic of int64[k, P], counts of k raters, or first and second counts of one rater."""
+    """Yield a row for each statistic of int64[k, P], counts of k raters, or first and second counts of one rater."""
     drawn = draw(studies, resamples, seed)
     n = np.maximum(drawn.pairs.sum(axis=1), 1)
     with np.errstate(divide="ignore", invalid="ignore"):  # a single pair has no variance
@@ -215,7 +215,7 @@ def _records(
         del values[ICC[1]]
         values[SHIFT] = drawn.pairs @ (counts[1] - counts[0]) / n
     for statistic, of_resample in values.items():
-        yield interval_record(statistic, of_resample, drawn)
+        yield interval_row(statistic, of_resample, drawn)
 
 
 def _twice(
@@ -241,7 +241,7 @@ def _twice(
 def raters_among_themselves(
     by_rater: npt.NDArray[Any], drawn: DrawnStudies, statistics: Sequence[str] = RATED
 ) -> list[dict[str, Any]]:
-    """Return a record for each statistic of the agreement of R >= 2 raters with one another.
+    """Return a row for each statistic of the agreement of R >= 2 raters with one another.
 
     `by_rater`, number[R, P], has the errors that each counted in each pair, or grades. The agreement of each rater with
     the mean of the others, averaged over raters, is a ceiling: no metric can be expected to agree with a radiologist
@@ -254,7 +254,7 @@ def raters_among_themselves(
     sides = [(side(own, drawn), side(others, drawn)) for own, others in each_left_out(by_rater)]
     for name in statistics:
         values[LEFT_OUT + name] = mean_over_raters([STATISTICS[name](own, others, drawn) for own, others in sides])
-    return [interval_record(name, of_resample, drawn) for name, of_resample in values.items()]
+    return [interval_row(name, of_resample, drawn) for name, of_resample in values.items()]
 
 
 def accuracy_on_judgements(

@@ -26,9 +26,9 @@ from metric_oracle.raters.rank_correlation import (
     DrawnStudies,
     Side,
     add_adjusted,
-    difference_record,
+    difference_row,
     draw,
-    interval_record,
+    interval_row,
     lowest,
     side,
     sum_of_raters,
@@ -39,7 +39,7 @@ from metric_oracle.statistics import Array, difference, varies
 MEAN = "mean of raters"
 AMONG = "raters among themselves"
 INTERVAL = ("value", "low", "high", "bca_low", "bca_high")
-# One flat record for each number. `align` writes it without what, set and device, `compare_metrics` without rater.
+# One row for each number. `align` writes it without what, set and device, `compare_metrics` without rater.
 SCHEMA = pa.schema(
     [
         *((name, pa.large_string()) for name in ("what", "set", "metric", "versus", "errors", "rater", "statistic")),
@@ -75,10 +75,10 @@ class ScoredRatings:
     drawn: DrawnStudies
     deviations: Array | None = None  # float64[B, R] of `draw_raters`; None where the raters are fixed
 
-    def subset(self, kept: npt.NDArray[np.bool_]) -> "ScoredRatings":
-        """Return the pairs where `kept` is true, with the same resamples."""
-        scores = {name: values[kept] for name, values in self.scores.items()}
-        return ScoredRatings(self.rated.subset(kept), scores, self.lower, self.drawn.subset(kept), self.deviations)
+    def subset(self, pairs: npt.NDArray[np.bool_]) -> "ScoredRatings":
+        """Return the pairs where `pairs` is true, with the same resamples."""
+        scores = {name: values[pairs] for name, values in self.scores.items()}
+        return ScoredRatings(self.rated.subset(pairs), scores, self.lower, self.drawn.subset(pairs), self.deviations)
 
     def goodness(self) -> dict[str, Side]:
         """Return the scores of each metric, with the sign that makes higher better, prepared for all resamples."""
@@ -88,12 +88,12 @@ class ScoredRatings:
     def agreement(self, by: str) -> tuple[list[Row], Values]:
         """Return how well each metric agrees with the mean of raters; if `by` is "rater", also with each rater.
 
-        The first result has a record for each of them. The second has the agreement with the mean on all resamples,
+        The first result has a row for each of them. The second has the agreement with the mean on all resamples,
         followed by what `other_raters` needs.
         """
         from scipy.stats import kendalltau, spearmanr
 
-        records: list[Row] = []
+        rows: list[Row] = []
         of_mean: Values = {}
         n_left_out, left_out = self.drawn.studies.shape[1] + 1, self.drawn.left_out
         # Negative numbers make agreement positive. Sums over raters have the ranks of the means.
@@ -114,19 +114,19 @@ class ScoredRatings:
                 whole = function(x, sides[kind, rater], self.drawn)
                 without = [function(x.last(n_left_out), panel, left_out) for panel in panels[kind]]
                 values = np.concatenate([whole, *without])
-                record = self.record(values, statistic)
-                if by == "rater" and record["value"] is not None and statistic in (TAU, SPEARMAN):
+                row = self.interval_row(values, statistic)
+                if by == "rater" and row["value"] is not None and statistic in (TAU, SPEARMAN):
                     # To the last bit as SciPy has it.
                     correlation = kendalltau if statistic == TAU else spearmanr
-                    record["value"] = float(correlation(-x.ranks[-1], negated[kind, rater]).statistic)
-                records.append({"metric": metric, "errors": kind, "rater": rater, **record})
+                    row["value"] = float(correlation(-x.ranks[-1], negated[kind, rater]).statistic)
+                rows.append({"metric": metric, "errors": kind, "rater": rater, **row})
                 if rater == MEAN:
                     of_mean[statistic, kind, metric] = values
-        return records, of_mean
+        return rows, of_mean
 
-    def place(self, record: Row) -> tuple[int, int]:
-        """Return the key by which records are sorted: by statistic, then by kind of errors."""
-        return self.rated.statistics.index(record["statistic"]), self.rated.kinds.index(record["errors"])
+    def place(self, row: Row) -> tuple[int, int]:
+        """Return the key by which rows are sorted: by statistic, then by kind of errors."""
+        return self.rated.statistics.index(row["statistic"]), self.rated.kinds.index(row["errors"])
 
     def resampled(self, values: Array, statistic: str, *, is_difference: bool = False) -> Array:
         """Return a statistic on all resamples; of studies and raters if there are `deviations`, else of studies.
@@ -139,25 +139,25 @@ class ScoredRatings:
         low, high = (low - high, high - low) if is_difference else (low, high)
         return np.clip(other_raters(values, self.deviations, self.drawn.studies.shape[1]), low, high)
 
-    def record(self, values: Array, statistic: str, *, is_difference: bool = False) -> dict[str, Any]:
+    def interval_row(self, values: Array, statistic: str, *, is_difference: bool = False) -> dict[str, Any]:
         """Return the value of a statistic with its intervals; `values` as in `resampled`."""
         resampled = self.resampled(values, statistic, is_difference=is_difference)
-        record = interval_record(statistic, resampled, self.drawn)
+        row = interval_row(statistic, resampled, self.drawn)
         if self.deviations is not None:  # the jackknife of BCa leaves out studies only
-            record.update(bca_low=None, bca_high=None)
-        return record
+            row.update(bca_low=None, bca_high=None)
+        return row
 
     def difference(self, values: Array, statistic: str) -> Row | None:
         """Return a difference of two metrics with its interval and p-value, None where it has no value."""
         resampled = self.resampled(values, statistic, is_difference=True)
-        record = difference_record(resampled, len(self.drawn.studies) - self.drawn.studies.shape[1] - 1)
-        return None if record is None else {"statistic": statistic, **record}
+        row = difference_row(resampled, len(self.drawn.studies) - self.drawn.studies.shape[1] - 1)
+        return None if row is None else {"statistic": statistic, **row}
 
 
 def differences_of(
     parts: Mapping[str, ScoredRatings], values: Mapping[str, Values], pairs: Sequence[tuple[str, str]]
 ) -> Iterator[Row]:
-    """Yield a record for each difference of two metrics, one of `pairs`, in a part that has both.
+    """Yield a row for each difference of two metrics, one of `pairs`, in a part that has both.
 
     `values` has the agreement with the mean of raters of each part. All differences of a statistic are one family.
     """
@@ -167,9 +167,9 @@ def differences_of(
             applies = statistic in part.rated.statistics and {a, b} <= part.scores.keys()
             for kind in part.rated.kinds if applies else ():
                 between = difference(values[view][statistic, kind, a], values[view][statistic, kind, b])
-                record = part.difference(between, statistic)
-                if record is not None:
-                    family.append({"set": view, "metric": a, "versus": b, "errors": kind, **record})
+                row = part.difference(between, statistic)
+                if row is not None:
+                    family.append({"set": view, "metric": a, "versus": b, "errors": kind, **row})
         add_adjusted(family)
         yield from family
 

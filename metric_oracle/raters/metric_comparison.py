@@ -68,7 +68,7 @@ from metric_oracle.raters.rank_correlation import (
     WHOLE,
     WITHIN,
     add_adjusted,
-    interval_record,
+    interval_row,
     side,
 )
 from metric_oracle.raters.rated_scores import (
@@ -91,7 +91,7 @@ _STAND_INS = {PERFECT: "a perfect metric", RADIOLOGISTS: "one radiologist"}  # n
 _WITHIN_NAMES = {ACCURACY: "accuracy", TIES: "accuracy with ties", WITHIN: "tau-b", WHOLE: "groups in order"}
 
 
-_Column = tuple[str, Sequence[Row]]  # its head, and a record for each metric
+_Column = tuple[str, Sequence[Row]]  # its head, and a row for each metric
 
 
 @dataclass(frozen=True)
@@ -200,28 +200,28 @@ class MetricComparison(Finding):
         degenerate = sum(r["degenerate"] or 0 for r in self.select(AGREEMENT))
         return [*notes, *notes_on(self.signature, degenerate, "ratings")]
 
-    def _correlations(self, shown: Sequence[tuple[View, str]]) -> list[_Column]:
+    def _correlations(self, pairs: Sequence[tuple[View, str]]) -> list[_Column]:
         """Return a column of tau-b and one of Spearman's rho for each view and kind."""
         return [
             (f"{view.name} {symbol}", self.select(AGREEMENT, set=view.name, errors=kind, statistic=statistic))
-            for view, kind in shown
+            for view, kind in pairs
             for statistic, symbol in SYMBOLS.items()
         ]
 
     def _agreement_table(self, views: Sequence[View]) -> PaperTable | None:
         if not views:
             return None
-        shown = [(view, view.kinds[0]) for view in views]
-        values = [(head, [{**r, "low": None} for r in records]) for head, records in self._correlations(shown)]
-        note = f"{_kinds_note(shown)} Bold: the best of a column, underlined: the second."
+        pairs = [(view, view.kinds[0]) for view in views]
+        values = [(head, [{**r, "low": None} for r in rows]) for head, rows in self._correlations(pairs)]
+        note = f"{_kinds_note(pairs)} Bold: the best of a column, underlined: the second."
         title = "Correlation with radiologists: Kendall τ-b and Spearman ρ"
         return _side_by_side(title, self.metrics, values, [note], ranked=True)
 
     def _interval_table(self, views: Sequence[View], number: int) -> PaperTable:
         """Return the table of the kind of errors with this number in each view."""
-        shown = [(view, view.kinds[number]) for view in views if number < len(view.kinds)]
+        pairs = [(view, view.kinds[number]) for view in views if number < len(view.kinds)]
         title = "Correlation with radiologists and 95 % confidence intervals"
-        return _side_by_side(title, self.metrics, self._correlations(shown), [_kinds_note(shown)], ranked=True)
+        return _side_by_side(title, self.metrics, self._correlations(pairs), [_kinds_note(pairs)], ranked=True)
 
     def _change_table(self, view: View) -> PaperTable:
         kind, statistic = view.kinds[0], view.statistics[0]
@@ -243,41 +243,41 @@ class MetricComparison(Finding):
         return _side_by_side(title, [*view.scores], columns, [note])
 
     def _time_table(self) -> PaperTable | None:
-        records = self.select(TIME)
+        rows = self.select(TIME)
         note = (
             "Time for each pair; of the metrics that were scored here all of a scoring of the whole set, texts to "
             "scores."
         )
-        return listing("Time", records, "metric", _TIME, [note], "metric") if records else None
+        return listing("Time", rows, "metric", _TIME, [note], "metric") if rows else None
 
     def _within_table(self) -> PaperTable | None:
-        columns, shown = [], set()
+        columns, statistics = [], set()
         for view in self.views:
             for kind, (statistic, name) in product(view.kinds, _WITHIN_NAMES.items()):
-                records = self.select(AGREEMENT, set=view.name, errors=kind, statistic=statistic)
-                if any(r["value"] is not None for r in records):
-                    columns.append((f"{view.name} {kind_in_line(kind)}, {name}", records))
-                    shown.add(statistic)
+                rows = self.select(AGREEMENT, set=view.name, errors=kind, statistic=statistic)
+                if any(r["value"] is not None for r in rows):
+                    columns.append((f"{view.name} {kind_in_line(kind)}, {name}", rows))
+                    statistics.add(statistic)
         if not columns:
             return None
         notes = [f"Between candidates for one reference alone. {ACCURACY_NOTE}"]
-        notes += [text for statistic, text in MORE_NOTES.items() if statistic in shown]
+        notes += [text for statistic, text in MORE_NOTES.items() if statistic in statistics]
         return _side_by_side("Agreement within references", self.metrics, columns, notes, ranked=True)
 
     def _ceiling_table(self) -> PaperTable | None:
-        records = [r for r in self.select(CEILING) if r["statistic"] != JUDGEMENTS]
-        columns, shown = [], []
+        rows = [r for r in self.select(CEILING) if r["statistic"] != JUDGEMENTS]
+        columns, names = [], []
         for view in self.views:
             for kind in view.kinds:
-                of_kind = [r for r in records if (r["set"], r["errors"]) == (view.name, kind)]
+                of_kind = [r for r in rows if (r["set"], r["errors"]) == (view.name, kind)]
                 if of_kind:
                     head = f"{view.name} {kind_in_line(kind)}"
                     columns.append((head, [r for r in of_kind if r["versus"] is None]))
                     columns.append((f"{head}, less one radiologist", [r for r in of_kind if r["versus"]]))
-                    shown.append(statistic_name(view.statistics[0]))
+                    names.append(statistic_name(view.statistics[0]))
         if not columns:
             return None
-        statistics = " or ".join(dict.fromkeys(shown))
+        statistics = " or ".join(dict.fromkeys(names))
         note = (
             f"{statistics[0].upper()}{statistics[1:]} with the mean of all radiologists but one, averaged over the one "
             "left out, of metrics and of that radiologist: about the most that a metric can reach. The raters are "
@@ -286,12 +286,12 @@ class MetricComparison(Finding):
         return _side_by_side("Metrics beside one radiologist", [RADIOLOGISTS, *self.metrics], columns, [note])
 
     def _judgement_table(self) -> PaperTable | None:
-        records: dict[tuple[str, str], list[Row]] = {}
+        rows_of: dict[tuple[str, str], list[Row]] = {}
         for r in self.select(CEILING, statistic=JUDGEMENTS):
-            records.setdefault((r["set"], r["errors"]), []).append(r)
-        if not records:
+            rows_of.setdefault((r["set"], r["errors"]), []).append(r)
+        if not rows_of:
             return None
-        columns = [(f"{name} {kind_in_line(kind)}", of_kind) for (name, kind), of_kind in records.items()]
+        columns = [(f"{name} {kind_in_line(kind)}", of_kind) for (name, kind), of_kind in rows_of.items()]
         note = (
             "Share of the single judgements without a tie that agree with the metric, or with another radiologist; a "
             "tie is half. A perfect metric takes the side of the majority in every comparison: where radiologists "
@@ -302,43 +302,43 @@ class MetricComparison(Finding):
     def _difference_table(self, statistic: str) -> PaperTable | None:
         family = self.select(DIFFERENCE, statistic=statistic)
         views = {view.name for view in self.views if view.statistics[0] == statistic}
-        records = [r for r in family if r["set"] in views]
-        if not records:
+        rows = [r for r in family if r["set"] in views]
+        if not rows:
             return None
-        same = len(records) == len(family)
-        tests = f"these {len(records)} tests" if same else f"the {len(family)} tests on all sets"
+        same = len(rows) == len(family)
+        tests = f"these {len(rows)} tests" if same else f"the {len(family)} tests on all sets"
         note = (
             "Both metrics on the same resampled studies, with the mean of raters. p: two-sided, from the bootstrap; "
             f"adjusted by Benjamini and Hochberg over one family, {tests}, fewer if pairs of metrics are chosen. A "
             "result file, such as CSV, has the other statistics, each with a family of its own."
         )
         title = f"Difference of two metrics in {statistic_name(statistic)}"
-        return listing(title, records, _difference_name, TEST, [note])
+        return listing(title, rows, _difference_name, TEST, [note])
 
     def _ablation_table(self) -> PaperTable | None:
-        records = self.select(ABLATION)
-        if not records:
+        ablations = self.select(ABLATION)
+        if not ablations:
             return None
-        view, statistic = self.view(records[0]["set"]), records[0]["statistic"]
+        view, statistic = self.view(ablations[0]["set"]), ablations[0]["statistic"]
         # A metric stands above its variants; it has no difference from itself.
-        metric_of = {r["metric"]: r["versus"] for r in records if r["versus"]}
-        found = {(r["metric"], r["errors"], r["versus"]): r for r in records}
+        metric_of = {r["metric"]: r["versus"] for r in ablations if r["versus"]}
+        row_of = {(r["metric"], r["errors"], r["versus"]): r for r in ablations}
         for r in self.select(AGREEMENT, set=view.name, statistic=statistic):
-            found.setdefault((r["metric"], r["errors"], None), r)
+            row_of.setdefault((r["metric"], r["errors"], None), r)
         rows = []
         for metric in dict.fromkeys(metric_of.values()):
             for name in (metric, *(variant for variant, base in metric_of.items() if base == metric)):
                 cells = []
                 for kind in view.kinds:
-                    test = found.get((name, kind, metric))
-                    cells.append(agreement_cell(found[name, kind, None]))
+                    test = row_of.get((name, kind, metric))
+                    cells.append(agreement_cell(row_of[name, kind, None]))
                     cells += [NOTHING if test is None else cell(test) for cell in TEST.values()]
                 rows.append((name, [entry(cell) for cell in cells]))
         name = statistic_name(statistic)
         note = (
             f"{name[0].upper()}{name[1:]} of variants of a metric, and the difference from it on the same resampled "
             f"studies; p-values adjusted by Benjamini and Hochberg over these "
-            f"{sum(r['versus'] is not None for r in records)} tests."
+            f"{sum(r['versus'] is not None for r in ablations)} tests."
         )
         heads = [head for kind in view.kinds for head in (f"{view.name} {kind_in_line(kind)}", *TEST)]
         return PaperTable("Ablations", heads, rows, [note], "variant")
@@ -354,7 +354,7 @@ class MetricComparison(Finding):
         panels = figure.subplots(len(self.views), n_kinds, squeeze=False)
         for row, view in enumerate(self.views):
             statistic = view.statistics[0]
-            records = self.select(AGREEMENT, set=view.name, statistic=statistic)
+            rows = self.select(AGREEMENT, set=view.name, statistic=statistic)
             one_rater = self.select(CEILING, set=view.name, metric=RADIOLOGISTS, statistic=statistic)
             ceiling = {r["errors"]: r["value"] for r in one_rater}
             for column, panel in enumerate(panels[row]):
@@ -362,16 +362,16 @@ class MetricComparison(Finding):
                     panel.set_visible(False)
                     continue
                 kind = view.kinds[column]
-                shown = [r for r in records if r["errors"] == kind and r["value"] is not None]
-                shown.sort(key=lambda r: -r["value"])
-                values = np.array([r["value"] for r in shown])
-                ends = np.array([[r["low"], r["high"]] for r in shown], np.float64).reshape(-1, 2)
-                panel.barh(range(len(shown)), values, height=0.62, color="#2f6ea5")
+                bars = [r for r in rows if r["errors"] == kind and r["value"] is not None]
+                bars.sort(key=lambda r: -r["value"])
+                values = np.array([r["value"] for r in bars])
+                ends = np.array([[r["low"], r["high"]] for r in bars], np.float64).reshape(-1, 2)
+                panel.barh(range(len(bars)), values, height=0.62, color="#2f6ea5")
                 for y, (low, end) in enumerate(ends):
                     panel.plot([low, end], [y, y], color="black", linewidth=1)
                 if ceiling.get(kind) is not None:
                     panel.axvline(ceiling[kind], color="#9aa0a6", linestyle="--", linewidth=1)
-                panel.set_yticks(range(len(shown)), [plain(r["metric"]) for r in shown], fontsize=8, parse_math=False)
+                panel.set_yticks(range(len(bars)), [plain(r["metric"]) for r in bars], fontsize=8, parse_math=False)
                 panel.invert_yaxis()
                 panel.tick_params(labelsize=8, length=2)
                 panel.spines[["top", "right"]].set_visible(False)
@@ -386,8 +386,8 @@ class MetricComparison(Finding):
     def scatter(self) -> Any:
         """Return a Matplotlib figure of the first set: mean errors against scores, like that of an alignment."""
         view = self.views[0]
-        records = {(r["metric"], r["errors"]): r for r in self.select(AGREEMENT, set=view.name, statistic=TAU)}
-        return scatter(view.scores, view.errors, records, self.signature["lower_is_better"])
+        row_of = {(r["metric"], r["errors"]): r for r in self.select(AGREEMENT, set=view.name, statistic=TAU)}
+        return scatter(view.scores, view.errors, row_of, self.signature["lower_is_better"])
 
 
 def _side_by_side(
@@ -398,36 +398,36 @@ def _side_by_side(
     If it is `ranked`, the largest value of a column is bold and the second largest is underlined.
     """
     rows: list[tuple[str, list[Entry]]] = [(_STAND_INS.get(metric, metric), []) for metric in metrics]
-    for _, records in columns:
-        of_metric = {r["metric"]: r for r in records}
+    for _, rows_of_column in columns:
+        of_metric = {r["metric"]: r for r in rows_of_column}
         values = {r["value"] for r in of_metric.values() if r["value"] is not None}
         best_first = sorted(values, reverse=True) if ranked and len(of_metric) > 1 else []
         for metric, (_, cells) in zip(metrics, rows, strict=True):
-            record = of_metric.get(metric)
-            lines = (NOTHING if record is None else agreement_cell(record)).split("\n")
-            value = None if record is None else record["value"]
+            row = of_metric.get(metric)
+            lines = (NOTHING if row is None else agreement_cell(row)).split("\n")
+            value = None if row is None else row["value"]
             cells.append(Entry(tuple(lines), value in best_first[:1], value in best_first[1:2]))
     return PaperTable(title, [head for head, _ in columns], rows, notes, "metric")
 
 
-def _kinds_note(shown: Sequence[tuple[View, str]]) -> str:
+def _kinds_note(pairs: Sequence[tuple[View, str]]) -> str:
     names_of: dict[str, list[str]] = {}
-    for view, kind in shown:
+    for view, kind in pairs:
         names_of.setdefault(kind_in_line(kind), []).append(view.name)
     kinds = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in names_of.items())
     return f"With the mean of raters of {kinds}."
 
 
-def _difference_name(record: Mapping[str, Any]) -> str:
-    return f"{record['metric']} − {record['versus']}\n{record['set']}, {kind_in_line(record['errors'])}"
+def _difference_name(row: Mapping[str, Any]) -> str:
+    return f"{row['metric']} − {row['versus']}\n{row['set']}, {kind_in_line(row['errors'])}"
 
 
-def _milliseconds(record: Mapping[str, Any]) -> str:
-    return number(record["value"], ",.2f" if record["value"] >= 1 else ".2g")
+def _milliseconds(row: Mapping[str, Any]) -> str:
+    return number(row["value"], ",.2f" if row["value"] >= 1 else ".2g")
 
 
-def _device(record: Mapping[str, Any]) -> str:
-    return record["device"] or NOTHING
+def _device(row: Mapping[str, Any]) -> str:
+    return row["device"] or NOTHING
 
 
 _TIME: dict[str, Format] = {"ms per pair": _milliseconds, "device": _device}
@@ -534,17 +534,17 @@ def compare_metrics(
         for view, part in _parts(name, whole):
             parts[view] = part
             views.append(view_of(view, name, part))
-    records: list[Row] = []
+    rows: list[Row] = []
     values: dict[str, Values] = {}
     for view, part in parts.items():
-        found, values[view] = part.agreement("mean")
-        records += [{"what": AGREEMENT, "set": view, **record} for record in sorted(found, key=part.place)]
+        of_set, values[view] = part.agreement("mean")
+        rows += [{"what": AGREEMENT, "set": view, **row} for row in sorted(of_set, key=part.place)]
     first = next(iter(read))
     variants = _read_variants(ablations or {}, parts[first], names)
-    records += [
+    rows += [
         *_changes(parts, values, views),
-        *({"what": DIFFERENCE, **record} for record in differences_of(parts, values, pairs)),
-        *(record for view in views if view.raters > 1 for record in _ceilings(view.name, parts[view.name])),
+        *({"what": DIFFERENCE, **row} for row in differences_of(parts, values, pairs)),
+        *(row for view in views if view.raters > 1 for row in _ceilings(view.name, parts[view.name])),
         *_ablations([v for v in views if v.base == first][-1], parts, values, variants),
         *_times(names, times, measured),
     ]
@@ -559,7 +559,7 @@ def compare_metrics(
         **({"machine": machine()} if measured else {}),
         bootstrap=bootstrap("study, and raters by the jackknife" if resample_raters else "study", resamples, seed),
     )
-    return MetricComparison(views, pa.Table.from_pylist(records, SCHEMA).drop_columns(["rater"]), signature)
+    return MetricComparison(views, pa.Table.from_pylist(rows, SCHEMA).drop_columns(["rater"]), signature)
 
 
 def _parts(name: str, whole: ScoredRatings) -> Iterator[tuple[str, ScoredRatings]]:
@@ -572,21 +572,19 @@ def _parts(name: str, whole: ScoredRatings) -> Iterator[tuple[str, ScoredRatings
             yield f"{name}{IDENTICAL}", whole.subset(differ)
 
 
-def _changes(
-    parts: Mapping[str, ScoredRatings], values: Mapping[str, Values], views: Sequence[View]
-) -> Iterator[Row]:
+def _changes(parts: Mapping[str, ScoredRatings], values: Mapping[str, Values], views: Sequence[View]) -> Iterator[Row]:
     """Yield the agreement without pairs of equal texts minus the agreement on all pairs."""
     for view in (view for view in views if view.name != view.base):
         for statistic, kind, metric in product(view.statistics, view.kinds, view.scores):
             change = difference(*(values[name][statistic, kind, metric] for name in (view.name, view.base)))
             keys = {"what": CHANGE, "set": view.base, "metric": metric, "versus": view.name, "errors": kind}
-            yield {**keys, **parts[view.base].record(change, statistic, is_difference=True)}
+            yield {**keys, **parts[view.base].interval_row(change, statistic, is_difference=True)}
 
 
 def _ceilings(view: str, part: ScoredRatings) -> Iterator[Row]:
     """Yield the agreement with the mean of all raters but one, averaged over the raters left out.
 
-    There are records for each metric, for the raters left out, and for the difference of the two. If ratings cannot be
+    There are rows for each metric, for the raters left out, and for the difference of the two. If ratings cannot be
     compared between studies, the accuracy on single judgements is added.
     """
     statistic = part.rated.statistics[0]
@@ -602,15 +600,15 @@ def _ceilings(view: str, part: ScoredRatings) -> Iterator[Row]:
         means = {name: mean_over_raters(of_raters) for name, of_raters in values.items()}
         for name, mean in means.items():
             keys = {"what": CEILING, "set": view, "metric": name, "errors": kind}
-            yield {**keys, **interval_record(statistic, mean, part.drawn)}
+            yield {**keys, **interval_row(statistic, mean, part.drawn)}
             if name != RADIOLOGISTS:
-                below = interval_record(statistic, difference(mean, means[RADIOLOGISTS]), part.drawn)
+                below = interval_row(statistic, difference(mean, means[RADIOLOGISTS]), part.drawn)
                 yield {**keys, "versus": RADIOLOGISTS, **below}
         if not part.drawn.is_pooled:
             sides = [side(-own, part.drawn) for own in by_rater]
             for name, accuracy in accuracy_on_judgements(goodness, sides, part.drawn).items():
                 keys = {"what": CEILING, "set": view, "metric": name, "errors": kind}
-                yield {**keys, **interval_record(JUDGEMENTS, accuracy, part.drawn)}
+                yield {**keys, **interval_row(JUDGEMENTS, accuracy, part.drawn)}
 
 
 def _read_variants(
@@ -645,15 +643,15 @@ def _ablations(
     for variant, (metric, scores) in variants.items():
         alone = ScoredRatings(whole.rated, {metric: scores}, whole.lower, whole.drawn, whole.deviations)
         part = dict(_parts(view.base, alone))[view.name]
-        records, of_variant = part.agreement("mean")
-        of_kind = {r["errors"]: r for r in records if r["statistic"] == statistic}
+        rows, of_variant = part.agreement("mean")
+        of_kind = {r["errors"]: r for r in rows if r["statistic"] == statistic}
         for kind in view.kinds:
             key = statistic, kind, metric
             names = {"what": ABLATION, "set": view.name, "metric": variant, "errors": kind}
             yield {**of_kind[kind], **names}
-            record = part.difference(difference(of_variant[key], values[view.name][key]), statistic)
-            if record is not None:
-                family.append({**names, "versus": metric, **record})
+            row = part.difference(difference(of_variant[key], values[view.name][key]), statistic)
+            if row is not None:
+                family.append({**names, "versus": metric, **row})
     add_adjusted(family)
     yield from family
 
@@ -669,8 +667,8 @@ def _measure(rated: Rated, source: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str, float]) -> Iterator[Row]:
-    """Yield a record of the time per pair of each metric: that of the table at `path`, else that in `measured`."""
-    given: dict[str, tuple[float, str | None]] = {}
+    """Yield a row with the time per pair of each metric: that of the table at `path`, else that in `measured`."""
+    time_of: dict[str, tuple[float, str | None]] = {}
     if path is not None:
         table = read_table(Path(path))
         names_of_devices = ["device"] if "device" in table.names else []
@@ -678,8 +676,8 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
         devices = others[0] if others else [None] * table.n_rows
         times = numbers_of(table.column("ms_per_pair")).to_numpy()
         for row, (metric, value, device) in enumerate(zip(metrics, times.tolist(), devices, strict=True), start=1):
-            if not 0 < value < np.inf or str(metric) not in names or str(metric) in given:
-                if str(metric) in given:
+            if not 0 < value < np.inf or str(metric) not in names or str(metric) in time_of:
+                if str(metric) in time_of:
                     got = f"a second time of {shown(str(metric))}"
                 else:
                     got = "no time above 0" if str(metric) in names else "another metric"
@@ -689,9 +687,9 @@ def _times(names: Sequence[str], path: str | Path | None, measured: Mapping[str,
                     f"{got} in row {row} of {path}",
                     "Correct or delete this row.",
                 )
-            given[str(metric)] = value, device
+            time_of[str(metric)] = value, device
     device = f"{machine()['cores']} cores" if measured else None
     for metric in names:
-        if metric in given or metric in measured:
-            value, on_device = given.get(metric) or (measured[metric], device)
+        if metric in time_of or metric in measured:
+            value, on_device = time_of.get(metric) or (measured[metric], device)
             yield {"what": TIME, "metric": metric, "value": value, "device": on_device}

@@ -39,15 +39,15 @@ def category_title(category: str) -> str:
     return f"{error_name(category)} ({CATEGORIES[category]})" if category in CATEGORIES else error_name(category)
 
 
-def agreement_cell(record: Row) -> str:
+def agreement_cell(row: Row) -> str:
     """Return the value over its percentile interval, or "undefined" if all scores or all ratings are equal."""
-    if record["value"] is None:
+    if row["value"] is None:
         return "undefined\n(all equal)"
-    return over(record["value"], record["low"], record["high"], _FORM)
+    return over(row["value"], row["low"], row["high"], _FORM)
 
 
-def _difference_cell(record: Row) -> str:
-    return f"{number(record['value'], f'+{_FORM}')}\n{ends(record['low'], record['high'], _FORM)}"
+def _difference_cell(row: Row) -> str:
+    return f"{number(row['value'], f'+{_FORM}')}\n{ends(row['low'], row['high'], _FORM)}"
 
 
 # Columns of the tests of a difference.

@@ -62,9 +62,9 @@ class DrawnStudies:
         """The rows that leave out one study each, and the row of all studies."""
         return DrawnStudies(self.studies[-self.studies.shape[1] - 1 :], self.study, self.group, self.is_pooled)
 
-    def subset(self, kept: npt.NDArray[np.bool_]) -> "DrawnStudies":
-        """Return the same resamples of the pairs where `kept`, a bool[P], is true."""
-        return DrawnStudies(self.studies, self.study[kept], self.group[kept], self.is_pooled)
+    def subset(self, pairs: npt.NDArray[np.bool_]) -> "DrawnStudies":
+        """Return the same resamples of the pairs where `pairs`, a bool[P], is true."""
+        return DrawnStudies(self.studies, self.study[pairs], self.group[pairs], self.is_pooled)
 
 
 class Side(NamedTuple):
@@ -190,27 +190,27 @@ def lowest(statistic: str) -> float:
     return -1.0 if statistic in (TAU, SPEARMAN, WITHIN) else 0.0
 
 
-def interval_record(statistic: str, values: Array, drawn: DrawnStudies) -> dict[str, Any]:
+def interval_row(statistic: str, values: Array, drawn: DrawnStudies) -> dict[str, Any]:
     """Return the value of a statistic with its percentile and BCa intervals.
 
-    `values`, float64[B + S + 1], has the statistic on every row of `drawn`. The record has ``statistic``, ``value``,
+    `values`, float64[B + S + 1], has the statistic on every row of `drawn`. The row has ``statistic``, ``value``,
     ``low``, ``high``, ``bca_low``, ``bca_high``, ``effective`` (number of studies that the interval rests on) and
     ``degenerate`` (number of resamples without a value). A value or an end of an interval that does not exist is None.
     """
     n_studies = drawn.studies.shape[1]
     resampled, left_out, value = values[: -n_studies - 1], values[-n_studies - 1 : -1], float(values[-1])
     exists = np.isfinite(resampled)
-    record: dict[str, Any] = dict.fromkeys(("value", "low", "high", "bca_low", "bca_high", "effective"))
+    numbers: dict[str, Any] = dict.fromkeys(("value", "low", "high", "bca_low", "bca_high", "effective"))
     if np.isfinite(value):
-        record["value"] = value
-        record["low"], record["high"] = percentile(resampled[exists], QUANTILES)
-        record["bca_low"], record["bca_high"] = bca(value, resampled[exists], left_out, QUANTILES)
+        numbers["value"] = value
+        numbers["low"], numbers["high"] = percentile(resampled[exists], QUANTILES)
+        numbers["bca_low"], numbers["bca_high"] = bca(value, resampled[exists], left_out, QUANTILES)
         # The change from leaving out a study plays the role that a study's score plays for a mean.
-        record["effective"] = effective_studies(left_out - value) if np.isfinite(left_out).all() else 0.0
-    return {"statistic": statistic, **record, "degenerate": int((~exists).sum())}
+        numbers["effective"] = effective_studies(left_out - value) if np.isfinite(left_out).all() else 0.0
+    return {"statistic": statistic, **numbers, "degenerate": int((~exists).sum())}
 
 
-def difference_record(values: Array, resamples: int) -> dict[str, Any] | None:
+def difference_row(values: Array, resamples: int) -> dict[str, Any] | None:
     """Return ``value``, ``low``, ``high``, two-sided ``p_value`` and ``degenerate`` of a difference of two statistics.
 
     `values` has the difference on every row of the `DrawnStudies`, of which the first `resamples` are drawn. The result
@@ -226,11 +226,11 @@ def difference_record(values: Array, resamples: int) -> dict[str, Any] | None:
 
 
 def add_adjusted(family: Sequence[dict[str, Any]]) -> None:
-    """Add ``p_adjusted`` to each record: its ``p_value`` adjusted over all of them (Benjamini and Hochberg)."""
+    """Add ``p_adjusted`` to each row: its ``p_value`` adjusted over all of them (Benjamini and Hochberg)."""
     if family:
-        p_values = adjusted([record["p_value"] for record in family])
-        for record, p_adjusted in zip(family, p_values, strict=True):
-            record["p_adjusted"] = p_adjusted
+        p_values = adjusted([row["p_value"] for row in family])
+        for row, p_adjusted in zip(family, p_values, strict=True):
+            row["p_adjusted"] = p_adjusted
 
 
 def sum_within(of_comparison: Array, drawn: DrawnStudies) -> Array:

@@ -138,7 +138,7 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
 
     Return the scores of each metric, float64[P], and the description of the metrics for a signature.
     """
-    counting = [record.name for name in metrics or () if (record := get_metric(name)).counts_corpus]
+    counting = [metric.name for name in metrics or () if (metric := get_metric(name)).counts_corpus]
     if counting:
         raise InputError(
             "metric",
@@ -175,7 +175,7 @@ def _read_columns(
     By default all columns are `wanted` but the components of a metric.
     """
     columns: dict[str, Array] = {}
-    known = None if wanted is None else {*wanted, *(ALIASES[name] for name in wanted if name in ALIASES)}
+    names_wanted = None if wanted is None else {*wanted, *(ALIASES[name] for name in wanted if name in ALIASES)}
     for path in paths:
         table = read_table(path)
         rows, keys = match_pairs(ratings, table)
@@ -183,7 +183,7 @@ def _read_columns(
             # In a file of `oracle score` the components of a metric are called <metric>.<component>.
             metric, dot, _ = name.partition(".")
             unnamed = name in _NO_SCORES or name.startswith("Unnamed:") or bool(dot and metric in table.names)
-            skipped = unnamed if known is None else name not in known
+            skipped = unnamed if names_wanted is None else name not in names_wanted
             if name in keys or skipped:
                 continue
             numbers = table.scores(name, may_be_words=wanted is None)

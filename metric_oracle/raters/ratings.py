@@ -112,20 +112,20 @@ class Rated:
         """Return the number of one kind that each rater gives to each pair, number[R, P]."""
         raise NotImplementedError
 
-    def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
-        """Return the fields of a subclass for the pairs at the positions `kept`, as keyword arguments."""
+    def _taken(self, pairs: npt.NDArray[np.int64]) -> dict[str, Any]:
+        """Return the fields of a subclass for the pairs at the positions `pairs`, as keyword arguments."""
         raise NotImplementedError
 
-    def subset(self, chosen: npt.NDArray[np.bool_]) -> Self:
-        """Return the rated set with only the pairs where `chosen`, bool[P], is true."""
-        kept = np.flatnonzero(chosen)
+    def subset(self, is_in: npt.NDArray[np.bool_]) -> Self:
+        """Return the rated set with only the pairs where `is_in`, bool[P], is true."""
+        pairs = np.flatnonzero(is_in)
 
         def take(items: Any) -> Any:
             """Return the items of the chosen pairs; None stays None."""
-            return None if items is None else [items[i] for i in kept]
+            return None if items is None else [items[i] for i in pairs]
 
         names = ("pairs", "studies", "candidates", "study_ids", "references", "predictions")
-        return replace(self, **{name: take(getattr(self, name)) for name in names}, **self._taken(kept))  # type: ignore[type-var]
+        return replace(self, **{name: take(getattr(self, name)) for name in names}, **self._taken(pairs))  # type: ignore[type-var]
 
     def differing(self) -> npt.NDArray[np.bool_]:
         """Return whether the two texts of each pair differ in more than white space, bool[P].
@@ -188,9 +188,9 @@ class Ratings(Rated):
         """Return the errors that each rater counted in each pair as int64[R, P]."""
         return self.errors(kind).sum(axis=2).T
 
-    def _taken(self, kept: npt.NDArray[np.int64]) -> dict[str, Any]:
-        """Return the counts of the pairs at the positions `kept`, as keyword arguments."""
-        return {"counts": self.counts[kept]}
+    def _taken(self, pairs: npt.NDArray[np.int64]) -> dict[str, Any]:
+        """Return the counts of the pairs at the positions `pairs`, as keyword arguments."""
+        return {"counts": self.counts[pairs]}
 
 
 _COUNTED = (

@@ -16,15 +16,15 @@ from metric_oracle.statistics import Array, varies
 def scatter(
     scores: Mapping[str, Array],
     errors: Mapping[str, Array],
-    records: Mapping[tuple[str, str], Mapping[str, Any]],
+    row_of: Mapping[tuple[str, str], Mapping[str, Any]],
     lower: Sequence[str],
 ) -> Any:
     """Return a Matplotlib figure of mean errors, by kind, against scores, by metric, with a panel for each of both.
 
-    `records` has the agreement of each metric and kind, `lower` the metrics of which lower is better.
+    `row_of` has the agreement of each metric and kind, `lower` the metrics of which lower is better.
     """
     names = list(scores)
-    if not records:
+    if not row_of:
         raise InputError(
             "ratings",
             "must be counts or grades for a figure of errors against scores",
@@ -40,7 +40,7 @@ def scatter(
         panel.scatter(x, y, s=14, alpha=0.45, linewidths=0)
         panel.plot(ends, slope * ends + intercept, color="black", linewidth=1.2)
         fit = "undefined" if r_squared is None else number(r_squared, ".3f")
-        label = f"tau-b {agreement_cell(records[name, kind])}\nR² {fit}"
+        label = f"tau-b {agreement_cell(row_of[name, kind])}\nR² {fit}"
         corner = 0.03 if name in lower else 0.97
         panel.text(
             corner, 0.97, label, transform=panel.transAxes, va="top", ha="left" if corner < 0.5 else "right", fontsize=8

@@ -18,7 +18,7 @@ from metric_oracle.findings.printed_tables import latex, markdown
 from metric_oracle.raters.alignment import align
 from metric_oracle.raters.interrater import intraclass
 from metric_oracle.raters.metric_agreement import MEAN
-from metric_oracle.raters.rank_correlation import accuracy, draw, interval_record, side, spearman, tau_b, tau_within
+from metric_oracle.raters.rank_correlation import accuracy, draw, interval_row, side, spearman, tau_b, tau_within
 from metric_oracle.raters.ratings import Ratings, read_ratings
 from metric_oracle.raters.scatter import least_squares
 from metric_oracle.statistics import bootstrap_p
@@ -143,7 +143,7 @@ def test_intervals_cover_the_known_value():
         for found, units in ((covered, studies), (naive, [str(i) for i in range(n_studies * k)])):
             drawn = draw(units, 200, seed)
             sides = side(x, drawn), side(errors, drawn)
-            tau = interval_record("tau-b", tau_b(*sides, drawn), drawn)
+            tau = interval_row("tau-b", tau_b(*sides, drawn), drawn)
             found.append(tau["low"] <= known <= tau["high"])
     assert np.mean(covered) >= 0.85
     assert np.mean(naive) < 0.75  # drawing pairs instead of studies promises too much
@@ -517,7 +517,7 @@ def test_bca_of_few_studies_is_scipys(n_studies):
     x, y = rng.permutation(2.0 * np.arange(2 * n_studies)), rng.permutation(2 * n_studies)
     drawn = draw([str(i // 2) for i in range(2 * n_studies)], 400, 3)
     values = tau_b(side(x, drawn), side(y, drawn), drawn)
-    found = interval_record("tau-b", values, drawn)
+    found = interval_row("tau-b", values, drawn)
     assert found["degenerate"] == 0
     assert (np.abs(values[:400] - values[-1]) < 1e-12).sum() > (20 if n_studies == 4 else -1)
 
