@@ -1,7 +1,7 @@
 """How a number is printed in a table: rounded, over its interval, as a p-value. No other module formats one.
 
 Two layers: texts of numbers (`number`, `ends`, `over`, `p_value`), and makers of columns (`number_of`, `ends_of`, ...),
-functions from a record, a row of the numbers of a result, to the text of its cell. The lines of a cell are separated by
+functions from a row, a row of the numbers of a result, to the text of its cell. The lines of a cell are separated by
 line breaks. A value that does not exist, None or NaN, is a dash. † marks an interval that says nothing.
 """
 
@@ -93,60 +93,60 @@ def intervals_note(used: Mapping[str, Any]) -> str:
 
 
 def text_of(name: str) -> Format:
-    """Return the function that prints the field `name` of a record, whatever its type, as text."""
+    """Return the function that prints the field `name` of a row, whatever its type, as text."""
 
-    def cell(record: Row) -> str:
-        return str(record[name])
+    def cell(row: Row) -> str:
+        return str(row[name])
 
     return cell
 
 
 def number_of(name: str, form: str = FORM) -> Format:
-    """Return the function that prints the field `name` of a record, a number, by the format `form`; see `number`."""
+    """Return the function that prints the field `name` of a row, a number, by the format `form`; see `number`."""
 
-    def cell(record: Row) -> str:
-        return number(record[name], form)
+    def cell(row: Row) -> str:
+        return number(row[name], form)
 
     return cell
 
 
 def ends_of(low: str = "low", high: str = "high", form: str = FORM) -> Format:
-    """Return the function that prints an interval of a record, whose ends are the fields `low` and `high`; see `ends`.
+    """Return the function that prints an interval of a row, whose ends are the fields `low` and `high`; see `ends`.
 
-    A dagger marks it where the record's field `degenerate` is true.
+    A dagger marks it where the row's field `degenerate` is true.
     """
 
-    def cell(record: Row) -> str:
-        return ends(record[low], record[high], form, alike=bool(record.get("degenerate")))
+    def cell(row: Row) -> str:
+        return ends(row[low], row[high], form, alike=bool(row.get("degenerate")))
 
     return cell
 
 
 def over_of(name: str, low: str, high: str, form: str = FORM, *, scale: float = 1, unit: str = "") -> Format:
-    """Return the function that prints the field `name` of a record over the interval of two fields; see `over`.
+    """Return the function that prints the field `name` of a row over the interval of two fields; see `over`.
 
     The fields `low` and `high` are its ends. No dagger marks it.
     """
 
-    def cell(record: Row) -> str:
-        return over(record[name], record[low], record[high], form, scale=scale, unit=unit)
+    def cell(row: Row) -> str:
+        return over(row[name], row[low], row[high], form, scale=scale, unit=unit)
 
     return cell
 
 
 def p_of(name: str) -> Format:
-    """Return the function that prints the field `name` of a record, a p-value; see `p_value`."""
+    """Return the function that prints the field `name` of a row, a p-value; see `p_value`."""
 
-    def cell(record: Row) -> str:
-        return p_value(record[name])
+    def cell(row: Row) -> str:
+        return p_value(row[name])
 
     return cell
 
 
 def scientific_of(name: str) -> Format:
-    """Return the function that prints the field `name` of a record as digits and a power of ten; see `scientific`."""
+    """Return the function that prints the field `name` of a row as digits and a power of ten; see `scientific`."""
 
-    def cell(record: Row) -> str:
-        return scientific(record[name])
+    def cell(row: Row) -> str:
+        return scientific(row[name])
 
     return cell

@@ -13,10 +13,10 @@ from metric_oracle.metrics import METRICS
 LENGTHS = ("length", "reference_length")
 
 
-def order_of(metric: str) -> int:
-    """Return the order of the BLEU of pycocoevalcap that a metric's name stands for, 0 if it is another metric."""
-    record = METRICS.get(metric)
-    return int(str(record.options["order"])) if record and record.kernel == "bleu" and record.options["coco"] else 0
+def order_of(name: str) -> int:
+    """Return the order of the BLEU of pycocoevalcap that the name of a metric stands for, 0 if it is another metric."""
+    metric = METRICS.get(name)
+    return int(str(metric.options["order"])) if metric and metric.kernel == "bleu" and metric.options["coco"] else 0
 
 
 def names_of(order: int) -> list[str]:
@@ -53,8 +53,10 @@ def corpus_bleu(sums: np.ndarray) -> np.ndarray:
 def of_scores(table: Any, metric: str) -> float | None:
     """Return corpus BLEU of a table of scores under a metric; None if no pair of the table has counts of it."""
     counts = counts_in(table, metric)
-    known = None if counts is None else counts[:, ~np.isnan(counts[0])]
-    return None if known is None or not known.size else float(corpus_bleu(known.sum(axis=1)))
+    if counts is None:
+        return None
+    counts = counts[:, ~np.isnan(counts[0])]
+    return float(corpus_bleu(counts.sum(axis=1))) if counts.size else None
 
 
 def counts_of(metric: str, lengths: np.ndarray, components: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

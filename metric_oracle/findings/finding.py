@@ -51,8 +51,8 @@ class Frames:
     def _repr_html_(self) -> str:
         """Return the first rows as a table; classes whose numbers have texts of reports have a view of their own."""
         rows = self.table.slice(0, 20).to_pylist()
-        shown = ([f"{cell:z.4f}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
-        return html_table(f"{repr(self)[1:-1]}; {self.table.num_rows:,} rows", self.table.column_names, shown)
+        cells = ([f"{cell:z.4f}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
+        return html_table(f"{repr(self)[1:-1]}; {self.table.num_rows:,} rows", self.table.column_names, cells)
 
 
 class Finding(Frames, OneLine):

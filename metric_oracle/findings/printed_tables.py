@@ -47,28 +47,28 @@ def entry(text: str, best: bool = False) -> Entry:
 
 def listing(
     title: str,
-    records: Iterable[Row],
+    rows: Iterable[Row],
     name: str | Format,
     columns: Mapping[str, Format],
     notes: Sequence[str] = (),
     first: str = "",
 ) -> PaperTable:
-    """Return a table with a row for each record: its name (a field, or a function of it) and a cell in each column.
+    """Return a table of rows: the name of each (a field, or a function of it) and a cell in each column.
 
     `columns` has the function that prints a cell by the head of its column; `first` is the head of the names.
     """
-    rows = [
-        (record[name] if isinstance(name, str) else name(record), [entry(cell(record)) for cell in columns.values()])
-        for record in records
+    cells = [
+        (row[name] if isinstance(name, str) else name(row), [entry(cell(row)) for cell in columns.values()])
+        for row in rows
     ]
-    return PaperTable(title, [*columns], rows, [*notes], first)
+    return PaperTable(title, [*columns], cells, [*notes], first)
 
 
 def pivot(
     title: str,
-    records: Iterable[Row],
-    row: str,
-    column: str,
+    rows: Iterable[Row],
+    down: str,
+    across: str,
     cell: Format,
     notes: Sequence[str] = (),
     first: str = "",
@@ -76,22 +76,20 @@ def pivot(
     named: Callable[[str], str] = str,
     best: str = "",
 ) -> PaperTable:
-    """Return a table with a row for each value of the field `row` and a column for each of `column`, in their order.
+    """Return a table with a line for each value of the field `down` and a column for each of `across`, in their order.
 
-    `cell` prints a record, and `named` makes the head of a column from the value of its field. A row and a column
-    without a record have a dash; of several records the last counts. Cells of records whose field `best` is true are
-    bold; without a name of that field none are. `first` is the head of the column of names.
+    `cell` prints a row, and `named` makes the head of a column from the value of its field. A line and a column without
+    a row have a dash; of several rows the last counts. Cells of rows whose field `best` is true are bold; without a
+    name of that field none are. `first` is the head of the column of names.
     """
 
-    def shown(record: Row | None) -> Entry:
-        return entry(NOTHING) if record is None else entry(cell(record), bool(best and record[best]))
+    def entry_of(row: Row | None) -> Entry:
+        return entry(NOTHING) if row is None else entry(cell(row), bool(best and row[best]))
 
-    found = {(record[row], record[column]): record for record in records}
-    heads = list(dict.fromkeys(head for _, head in found))
-    rows = [
-        (name, [shown(found.get((name, head))) for head in heads]) for name in dict.fromkeys(name for name, _ in found)
-    ]
-    return PaperTable(title, [*map(named, heads)], rows, [*notes], first)
+    row_at = {(row[down], row[across]): row for row in rows}
+    names, heads = (list(dict.fromkeys(values)) for values in zip(*row_at, strict=True)) if row_at else ([], [])
+    cells = [(name, [entry_of(row_at.get((name, head))) for head in heads]) for name in names]
+    return PaperTable(title, [*map(named, heads)], cells, [*notes], first)
 
 
 def plain(text: str) -> str:
@@ -180,12 +178,12 @@ def markdown(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
         lines.append("| " + " | ".join(map(_markdown_text, [table.first, *table.columns])) + " |")
         lines.append("|---|" + "--:|" * len(table.columns))
         for name, cells in table.rows:
-            shown = []
+            texts = []
             for cell in cells:
                 first, *others = map(_markdown_cell, cell.lines)
                 marked = f"**{first}**" if cell.best else f"<u>{first}</u>" if cell.second else first
-                shown.append(" ".join([marked, *others]))
-            lines.append(f"| {_markdown_text(name)} | " + " | ".join(shown) + " |")
+                texts.append(" ".join([marked, *others]))
+            lines.append(f"| {_markdown_text(name)} | " + " | ".join(texts) + " |")
         lines.append("")
         lines += [f"- {_markdown_text(note)}" for note in table.notes]
         lines += [""] if table.notes else []

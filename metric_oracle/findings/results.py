@@ -372,10 +372,10 @@ def read_signed(
 
             # Pass the path, not a Python file: a reader thread of Arrow that outlives the interpreter would abort it.
             table = parquet.ParquetFile(str(path), page_checksum_verification=True).read()
-            record = record_of(table.schema)
-            signature = opened(record, hash_table(table))
+            stored = record_of(table.schema)
+            signature = opened(stored, hash_table(table))
             altered = f"{argument} must be as {command} wrote it; got {path}, which was altered"
-            if (TABLE in record) != (SIGNATURE in record):  # no version writes one without the other
+            if (TABLE in stored) != (SIGNATURE in stored):  # no version writes one without the other
                 raise ValueError
         else:
             raw = path.read_bytes()

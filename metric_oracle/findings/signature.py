@@ -46,7 +46,7 @@ def _parts(signature: Mapping[str, Any]) -> Iterator[str]:
         yield "+".join(metrics)
         if len(metrics) == 1:
             yield from map(_tool, metrics.values())
-        yield from dict.fromkeys(part for record in metrics.values() for part in _settings(record))
+        yield from dict.fromkeys(part for entry in metrics.values() for part in _settings(entry))
     else:
         yield str(signature.get("command", signature.get("kind", "")))
         yield "+".join(map(str, metrics or ()))
@@ -80,19 +80,19 @@ def pool_parts(pool: Mapping[str, Any]) -> list[str]:
     return [*lists, *([f"random:{pool['random']}"] if "random" in pool else [])]
 
 
-def _tool(record: Mapping[str, Any]) -> str:
+def _tool(entry: Mapping[str, Any]) -> str:
     """Return the published tool in the signature entry of a metric, which has equal numbers; "" if there is none."""
-    return str(record.get("tool") or "")
+    return str(entry.get("tool") or "")
 
 
-def _settings(record: Mapping[str, Any]) -> Iterator[str]:
+def _settings(entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield, as texts such as "idf:corpus", the settings in the signature entry of a metric that change its scores.
 
     These are those of the search and those of the representation, and the encoder.
     """
-    representation = record.get("representation")
+    representation = entry.get("representation")
     kinds = representation.values() if isinstance(representation, Mapping) else ()
-    settings = {**{k: v for kind in kinds if isinstance(kind, Mapping) for k, v in kind.items()}, **record}
+    settings = {**{k: v for kind in kinds if isinstance(kind, Mapping) for k, v in kind.items()}, **entry}
     encoder = settings.get("encoder")
     if isinstance(encoder, Mapping):
         name = str(encoder.get("name") or encoder.get("model") or "encoder").rpartition("/")[2]

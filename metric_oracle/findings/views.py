@@ -34,40 +34,40 @@ def answers_table(results: Results, texts: Mapping[str, str] | None = None, comp
     """
     signature = results.signature
     baseline, k = signature.get("baseline"), signature["k"]
-    shown: list[Any] = [Text(f"{signature['metric']} {baseline or 'oracle'}", style="bold")]
+    lines_above: list[Any] = [Text(f"{signature['metric']} {baseline or 'oracle'}", style="bold")]
     if signature.get("pool", {"size": "all"})["size"] != "all":
-        shown = [Text(f"{signature['metric']}, best of a pool", style="bold")]
-    records = results.table.slice(0, SHOWN_QUERIES * k).to_pylist()
-    score = max((len(f"{record['score']:z.4f}") for record in records), default=0)
-    for record in records:
-        if record["rank"] == 1:
-            shown += [Text(""), Text(plain(record["query_id"]), style="bold cyan", overflow="fold")]
-            if texts is not None and record["query_id"] in texts:
-                shown.append(Padding(one_line(texts[record["query_id"]]), (0, 0, 0, 2)))
-        shown += _answer(record, len(str(k)), score, results.components if components else ())
+        lines_above = [Text(f"{signature['metric']}, best of a pool", style="bold")]
+    rows = results.table.slice(0, SHOWN_QUERIES * k).to_pylist()
+    score = max((len(f"{row['score']:z.4f}") for row in rows), default=0)
+    for row in rows:
+        if row["rank"] == 1:
+            lines_above += [Text(""), Text(plain(row["query_id"]), style="bold cyan", overflow="fold")]
+            if texts is not None and row["query_id"] in texts:
+                lines_above.append(Padding(one_line(texts[row["query_id"]]), (0, 0, 0, 2)))
+        lines_above += _answer(row, len(str(k)), score, results.components if components else ())
     *lines, last = (Text(line, style="dim") for line in _result_lines(results))
     # A list is longer than a screen: what holds for all of it stands first. One answer needs no mean.
-    first = lines if len(records) > k else []
-    return Group(shown[0], *first, *shown[1:], Text(""), *(() if first else lines), last)
+    first = lines if len(rows) > k else []
+    return Group(lines_above[0], *first, *lines_above[1:], Text(""), *(() if first else lines), last)
 
 
-def _answer(record: dict[str, Any], rank_width: int, score_width: int, components: Sequence[str]) -> Iterator[Any]:
+def _answer(row: dict[str, Any], rank_width: int, score_width: int, components: Sequence[str]) -> Iterator[Any]:
     """Yield the lines of one result: rank, score, ties and id, then the named components, and its text, wrapped."""
     line = Text(overflow="fold")
-    line.append(f"  {record['rank']:>{rank_width}}  ")
-    line.append(f"{record['score']:z{score_width}.4f}", style="bold")
-    ties = record["n_ties"]
-    line.append(f"  {ties:,} {'tie' if ties == 1 else 'ties'}  {plain(record['candidate_id'])}")
-    if record["fallback"]:
+    line.append(f"  {row['rank']:>{rank_width}}  ")
+    line.append(f"{row['score']:z{score_width}.4f}", style="bold")
+    ties = row["n_ties"]
+    line.append(f"  {ties:,} {'tie' if ties == 1 else 'ties'}  {plain(row['candidate_id'])}")
+    if row["fallback"]:
         line.append(" (fallback)")
     yield line
     margin = (0, 0, 0, rank_width + 4)
     if components:
-        numbers = [(name, record[name]) for name in components]
+        numbers = [(name, row[name]) for name in components]
         parts = (f"{name} {n:,}" if isinstance(n, int) else f"{name} {n:z.3f}" for name, n in numbers)
         yield Padding(Text("  ".join(parts), style="dim"), margin)
-    if "text" in record:
-        yield Padding(one_line(record["text"]), margin)
+    if "text" in row:
+        yield Padding(one_line(row["text"]), margin)
 
 
 def pool_lines(results: Results) -> list[str]:
@@ -133,19 +133,19 @@ def scores_table(scores: Scores) -> Group:
 
     signature = scores.signature
     rows, intervals = [], scores.interval()
-    for name, record in signature["metrics"].items():
+    for name, how in signature["metrics"].items():
         column = scores.table[name]
         mean = pc.mean(column).as_py()
         n_scored = len(column) - column.null_count
         low, high, is_degenerate = intervals[name]
         ends = "" if n_scored < 2 else f"[{low:z.4f} {high:z.4f}]{'†' if is_degenerate else ''}"
         mean_text = "" if mean is None else f"{mean:z.4f}"
-        cells = [f"{len(column):,}", f"{n_scored:,}", mean_text, ends, record["direction"]]
+        cells = [f"{len(column):,}", f"{n_scored:,}", mean_text, ends, how["direction"]]
         rows.append((name, [entry(cell) for cell in cells]))
         noted = signature.get("noted", {}).get(name, {}).get("corpus")
         of_corpus = corpus_bleu.of_scores(scores.table, name) if noted is None else noted
         if of_corpus is not None:  # computed from sums of counts; its interval is in `oracle table`
-            cells = [f"{len(column):,}", f"{n_scored:,}", f"{of_corpus:z.4f}", "", record["direction"]]
+            cells = [f"{len(column):,}", f"{n_scored:,}", f"{of_corpus:z.4f}", "", how["direction"]]
             rows.append((f"{name} of the corpus", [entry(cell) for cell in cells]))
     left_out = ", ".join(f"{count:,} {what}" for what, count in signature.get("left_out", {}).items())
     lines = [f"left out: {left_out}"] if left_out else []
@@ -172,8 +172,8 @@ def info_table(index: Any) -> Group:
     lines += [(name.replace("_", " "), f"{value:,}") for name, value in content["counts"].items()]
     for kind, counts in content["representations"].items():
         named = {"units": "distinct", "rows": "reports"}
-        shown = ", ".join(_shown(named.get(name, name), value) for name, value in counts.items())
-        lines.append((kind, shown.replace("_", " ")))
+        parts = ", ".join(_named_value(named.get(name, name), value) for name, value in counts.items())
+        lines.append((kind, parts.replace("_", " ")))
     if index.columns:
         lines.append(("columns", ", ".join(index.columns)))
     lines += [
@@ -197,7 +197,7 @@ def block(title: str, lines: Iterable[tuple[str, str]]) -> Group:
     return Group(Text(plain(title), style="bold", overflow="fold"), table)
 
 
-def _shown(name: str, value: Any) -> str:
+def _named_value(name: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,} {name}"
     if isinstance(value, dict):  # the model that computed the data
@@ -207,22 +207,22 @@ def _shown(name: str, value: Any) -> str:
     return f"{name} {value}"
 
 
-def metrics_view(records: Sequence[Mapping[str, str]]) -> list[Any]:
+def metrics_view(metrics: Sequence[Mapping[str, str]]) -> list[Any]:
     """Return a view of the metrics that fits a screen: their names, grouped by what they read.
 
-    A record has ``metric``, ``also`` (other names), ``better`` (direction), ``reads`` (inputs) and ``equals``
+    A row has ``metric``, ``also`` (other names), ``better`` (direction), ``reads`` (inputs) and ``equals``
     (published tool).
     """
     names_of: dict[str, list[str]] = {}
-    for record in records:
-        also = f" (also {record['also']})" if record["also"] else ""
-        low = " ↓" if record["better"] == "lower" else ""
-        names_of.setdefault(record["reads"], []).append(record["metric"] + also + low)
-    shown: list[Any] = []
+    for row in metrics:
+        also = f" (also {row['also']})" if row["also"] else ""
+        low = " ↓" if row["better"] == "lower" else ""
+        names_of.setdefault(row["reads"], []).append(row["metric"] + also + low)
+    parts: list[Any] = []
     for reads, names in names_of.items():
-        shown += [
+        parts += [
             Text(f"reads {reads}", style="bold", overflow="fold"),
             Padding(Text(", ".join(names), overflow="fold"), (0, 0, 0, 2)),
         ]
     last = "↓: lower is better. The published tool that each equals: --format jsonl or csv, and docs/metrics.md."
-    return [*shown, Text(last, style="dim")]
+    return [*parts, Text(last, style="dim")]

@@ -35,9 +35,9 @@ def check_out(
     if path.is_dir():
         raise InputError(argument, "must be a file", f"the folder {path}", "Name a file in it.")
     for out in [path, signature_path(path)] if has_signature_file(path) else [path]:
-        for given in [Path(given) for given in inputs if given]:
+        for file in [Path(file) for file in inputs if file]:
             # "." and "/" have no name, so they have no signature file.
-            if _is_same(out, given) or (given.name and _is_same(out, signature_path(given))):
+            if _is_same(out, file) or (file.name and _is_same(out, signature_path(file))):
                 raise InputError(
                     argument,
                     "must be another file than the inputs",
@@ -90,8 +90,8 @@ def write_numbers(path: Path, table: pa.Table, signature: dict[str, Any]) -> Non
 def json_lines(table: pa.Table) -> Iterator[str]:
     """Yield one line of JSON per row of a table."""
     for batch in without_nan(table).to_batches(max_chunksize=4096):
-        for record in batch.to_pylist():
-            yield json.dumps(record, ensure_ascii=False)
+        for row in batch.to_pylist():
+            yield json.dumps(row, ensure_ascii=False)
 
 
 def csv_text(table: pa.Table) -> str:
