@@ -125,13 +125,13 @@ def compare(
         )
     check_method(method, None if paired else resamples)
     resamples = n_resamples(resamples)
-    scores = {name: read_system(name, given) for name, given in systems.items()}
+    scores = {name: read_system(name, system) for name, system in systems.items()}
     names = list(scores)
-    given = oracles or {}
+    row_of = oracles or {}
     columns_of = next(iter(scores.values())).signature.get("metrics", ())  # also of judges and other tools
-    oracles = {metric if metric in columns_of else get_metric(metric).name: row for metric, row in given.items()}
-    if len(oracles) < len(given):
-        raise InputError("oracles", "must name each metric once", ", ".join(given), "Keep one row for each.")
+    oracles = {metric if metric in columns_of else get_metric(metric).name: row for metric, row in row_of.items()}
+    if len(oracles) < len(row_of):
+        raise InputError("oracles", "must name each metric once", ", ".join(row_of), "Keep one row for each.")
     _check_rows(names, random, oracles, paired)
     metrics, left_out = common_metrics(scores, oracles)
     check_signatures(scores, metrics)
@@ -171,14 +171,14 @@ def compare(
         unscorable = dict(zip(names, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
         for column, means, of_metric in parts:
             resampled = MetricCells(column, row, means, method, seed, ranges, unscorable)
-            found = resampled.cells(random, of_metric, competing)
+            cells_of_column = resampled.cells(random, of_metric, competing)
             columns.append(column)
-            cells |= {(name, column.metric): cell for name, cell in found.items()}
+            cells |= {(name, column.metric): cell for name, cell in cells_of_column.items()}
             for a, b in paired:
                 if column.metric == metric:
                     report(f"{a} against {b}, {metric}")
                 test = resampled.difference(a, b, resamples)
-                is_overlap = overlap(found[a].interval, found[b].interval)
+                is_overlap = overlap(cells_of_column[a].interval, cells_of_column[b].interval)
                 n_effective = effective_studies(difference(row[a], row[b]))
                 tests.append(Difference(a, b, column.metric, *test, test.p_value, is_overlap, n_effective))
     p_adjusted = adjusted([test.p_value for test in tests]) if tests else []
@@ -264,9 +264,9 @@ def _too_few(names: list[str], values: Mapping[str, np.ndarray]) -> dict[str, in
     if max(n.values()) < 2:
         metric, matrix = next(iter(values.items()))
         unscorable = np.isnan(matrix).sum(axis=1)
-        shown = ", ".join(f"{name} {count}" for name, count in zip(names, unscorable, strict=True) if count)
+        text = ", ".join(f"{name} {count}" for name, count in zip(names, unscorable, strict=True) if count)
         raise InputError(
-            f"{metric} has {n[metric]} of {matrix.shape[1]} studies that every system can score (unscorable: {shown}), "
+            f"{metric} has {n[metric]} of {matrix.shape[1]} studies that every system can score (unscorable: {text}), "
             "and needs 2.",
             "Score without this metric, or leave a system out.",
         )

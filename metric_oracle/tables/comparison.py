@@ -51,38 +51,38 @@ _BLUE, _LIGHT, _GREY, _DARK = "#2f6ea5", "#a9c7e2", "#9aa0a6", "#3c4043"
 def _mean_of(kind: str) -> Format:
     """Return the column of a mean: its interval of this `kind`, the range of the scores, and for RadCliQ 1/mean."""
 
-    def cell(record: Row) -> str:
-        lines = [number(record["mean"], _FORM), _interval(record, kind)]
-        spread = [number(record[name], _FORM) for name in ("minimum", "maximum") if record[name] is not None]
+    def cell(row: Row) -> str:
+        lines = [number(row["mean"], _FORM), _interval(row, kind)]
+        spread = [number(row[name], _FORM) for name in ("minimum", "maximum") if row[name] is not None]
         lines.append(f"Range [{', '.join(spread)}]" if spread else f"Range {NOTHING}")
-        return "\n".join([*lines, *(_inverse(record) if record["metric"] in RADCLIQS else ())])
+        return "\n".join([*lines, *(_inverse(row) if row["metric"] in RADCLIQS else ())])
 
     return cell
 
 
-def _interval(record: Row, kind: str) -> str:
+def _interval(row: Row, kind: str) -> str:
     """Return the interval of a mean or of a difference, with its kind, as Yu et al. print it."""
-    return ends(record["interval_low"], record["interval_high"], _FORM, kind=kind, alike=record["degenerate"])
+    return ends(row["interval_low"], row["interval_high"], _FORM, kind=kind, alike=row["degenerate"])
 
 
-def _inverse(record: Row) -> list[str]:
+def _inverse(row: Row) -> list[str]:
     """Return the lines with 1/RadCliQ of the mean, as ReXrank prints it; no value unless the mean is positive."""
-    if record["mean"] <= 0:
+    if row["mean"] <= 0:
         return [f"1/mean {NOTHING}‡"]
-    text = f"1/mean {number(1 / record['mean'], _FORM)}"
-    if record["interval_low"] <= 0:
+    text = f"1/mean {number(1 / row['mean'], _FORM)}"
+    if row["interval_low"] <= 0:
         return [f"{text}‡"]
-    return [text, ends(1 / record["interval_high"], 1 / record["interval_low"], _FORM)]
+    return [text, ends(1 / row["interval_high"], 1 / row["interval_low"], _FORM)]
 
 
-def _difference(record: Row) -> str:
+def _difference(row: Row) -> str:
     """Return the cell of a paired difference."""
-    return f"{number(record['mean'], f'+{_FORM}')} {_interval(record, _CI)}"
+    return f"{number(row['mean'], f'+{_FORM}')} {_interval(row, _CI)}"
 
 
-def _overlap(record: Row) -> str:
+def _overlap(row: Row) -> str:
     """Return whether the intervals of the two systems overlap."""
-    return "yes" if record["intervals_overlap"] else "no"
+    return "yes" if row["intervals_overlap"] else "no"
 
 
 _CHANGE = over_of("percent_change_from_random", "percent_change_low", "percent_change_high", "+z.1f", unit=" %")
@@ -188,10 +188,10 @@ class Comparison(Finding):
             metric: [f"{name} {n:.0f}" for measured, name, n in intervals if measured == metric and 0 < n < FEW]
             for metric in enough
         }
-        shown = "; ".join(f"{metric}: {', '.join(names)}" for metric, names in few.items() if names)
+        listed = "; ".join(f"{metric}: {', '.join(names)}" for metric, names in few.items() if names)
         counted = f"Effective studies are those whose {what} is not 0, or n / skewness² if fewer"
-        line = f"Too few studies for these intervals: {shown}. {counted}; below {FEW} an interval is too short."
-        return [line] if shown else []
+        line = f"Too few studies for these intervals: {listed}. {counted}; below {FEW} an interval is too short."
+        return [line] if listed else []
 
     @property
     def table(self) -> pa.Table:
@@ -235,7 +235,7 @@ class Comparison(Finding):
             title = f"Percentage change from {plain(random)}; where lower is better, percentage decrease"
             tables.append(self._by_system(title, means, _CHANGE))
         if oracles:
-            means = [record for record in means if record["metric"] in oracles]
+            means = [row for row in means if row["metric"] in oracles]
             title = f"Share of the way from {plain(random)} to the metric's oracle"
             tables.append(self._by_system(title, means, _SHARE))
         if self.differences:
@@ -254,7 +254,7 @@ class Comparison(Finding):
 
     def _means(self) -> list[dict[str, Any]]:
         """Return the records of the means."""
-        return [record for record in self.records() if record["versus"] is None]
+        return [row for row in self.records() if row["versus"] is None]
 
     def _by_system(self, title: str, means: list[dict[str, Any]], cell: Format, best: str = "") -> PaperTable:
         """Return a table with a row for each system and a column for each metric; see `pivot`."""
@@ -278,10 +278,10 @@ class Comparison(Finding):
         """Return the table of the paired differences; `columns` has, by head, the function that prints a cell."""
         heads = {column.metric: column.label for column in self.columns}
 
-        def name(record: Row) -> str:
-            return f"{plain(record['system'])} − {plain(record['versus'])}, {heads[record['metric']]}"
+        def name(row: Row) -> str:
+            return f"{plain(row['system'])} − {plain(row['versus'])}, {heads[row['metric']]}"
 
-        tests = [record for record in self.records() if record["versus"] is not None]
+        tests = [row for row in self.records() if row["versus"] is not None]
         return listing("Paired differences on the same studies", tests, name, columns)
 
     def figure(self) -> Any:
@@ -355,9 +355,9 @@ class Comparison(Finding):
     def _repr_html_(self) -> str:
         """Return the means with their intervals as a table: a row for each system, a column for each metric."""
         cell = over_of("mean", "interval_low", "interval_high", _FORM)
-        shown = pivot("", self._means(), "system", "metric", cell)
-        rows = ((system, *(" ".join(one.lines) for one in cells)) for system, cells in shown.rows)
-        return html_table(repr(self)[1:-1], ("system", *shown.columns), rows)
+        table = pivot("", self._means(), "system", "metric", cell)
+        rows = ((system, *(" ".join(one.lines) for one in cells)) for system, cells in table.rows)
+        return html_table(repr(self)[1:-1], ("system", *table.columns), rows)
 
 
 def _row(column: MetricColumn, system: str, mean: float, interval: Interval, effective: float) -> dict[str, Any]:
@@ -485,10 +485,10 @@ def _metric_notes(comparison: Comparison) -> list[str]:
             "resample adds its own. A report has none, so there is no range."
         )
     for metric, of_systems in signature.get("of_whole_sets", {}).items():
-        shown = ", ".join(f"{plain(name)} {number(value, _FORM)}" for name, value in of_systems.items())
+        values = ", ".join(f"{plain(name)} {number(value, _FORM)}" for name, value in of_systems.items())
         notes.append(
             f"{metric} of the corpus, from the counts of all reports, as papers print it; no mean, and without an "
-            f"interval: {shown}."
+            f"interval: {values}."
         )
     if CRG in {column.metric for column in columns}:
         notes.append(
@@ -496,8 +496,8 @@ def _metric_notes(comparison: Comparison) -> list[str]:
             "own prevalence. A report has no CRG, so there is no range."
         )
         if comparison.fixed_weights:
-            shown = ", ".join(map(plain, comparison.fixed_weights))
-            notes.append(f"CRG without counts of labels, the prevalence fixed in each resample: {shown}.")
+            values = ", ".join(map(plain, comparison.fixed_weights))
+            notes.append(f"CRG without counts of labels, the prevalence fixed in each resample: {values}.")
     return notes
 
 
@@ -547,11 +547,11 @@ def _left_out(comparison: Comparison) -> list[str]:
             f"Unscorable: {'; '.join(lost)}."
         )
     if comparison.left_out:
-        shown = "; ".join(f"{plain(name)}: {', '.join(metrics)}" for name, metrics in comparison.left_out.items())
-        notes.append(f"Not in the table, because not every system has it: {shown}.")
+        listed = "; ".join(f"{plain(name)}: {', '.join(metrics)}" for name, metrics in comparison.left_out.items())
+        notes.append(f"Not in the table, because not every system has it: {listed}.")
     if comparison.too_few:
-        shown = ", ".join(f"{metric} ({n})" for metric, n in comparison.too_few.items())
-        notes.append(f"Not in the table, because fewer than 2 studies have it of every system: {shown}.")
+        listed = ", ".join(f"{metric} ({n})" for metric, n in comparison.too_few.items())
+        notes.append(f"Not in the table, because fewer than 2 studies have it of every system: {listed}.")
     return notes
 
 

@@ -132,9 +132,9 @@ def _scored(score: float, interval: Interval) -> dict[str, float]:
     return {"crg": score, "low": interval.low, "high": interval.high}
 
 
-def _label(record: Row) -> str:
+def _label(row: Row) -> str:
     """Return the name of a row of the printed table."""
-    return f"{plain(record['level'])}: {plain(record['label'])}"
+    return f"{plain(row['level'])}: {plain(row['label'])}"
 
 
 @called("score_crg")
@@ -187,11 +187,11 @@ def score_crg(
     resamples = n_resamples(resamples)
     references, predictions = read_label_tables((reference, predicted), id_column)
     values, files = join_labels(reference, references, predicted, predictions, tell)
-    chosen = _levels(references, levels, reference)
+    labels_of = _levels(references, levels, reference)
     is_positive = np.array(IS_POSITIVE[uncertain])
     counts: list[np.ndarray] = []  # int64[L, 4] of each level
     by_report: list[np.ndarray] = []
-    for labels in chosen.values():
+    for labels in labels_of.values():
         lacking = [label for label in labels if label not in predictions.names]
         if lacking:
             raise InputError(
@@ -215,7 +215,7 @@ def score_crg(
         of_levels = np.stack(
             [
                 crg_of_means(means[..., 3 * place : 3 * place + 3], len(labels))
-                for place, labels in enumerate(chosen.values())
+                for place, labels in enumerate(labels_of.values())
             ],
             axis=-1,
         )
@@ -228,15 +228,15 @@ def score_crg(
         tool=METRICS["crg"].tool,
         direction="higher",
         uncertain=uncertain,
-        levels=chosen,
+        levels=labels_of,
         **files,
         bootstrap=bootstrap("report", resamples, seed),
     )
-    found = [
+    level_scores = [
         LevelScore(name, labels, of_level, score.interval)
-        for (name, labels), of_level, score in zip(chosen.items(), counts, of_levels, strict=True)
+        for (name, labels), of_level, score in zip(labels_of.items(), counts, of_levels, strict=True)
     ]
-    return CRG(found, mean.interval, signature)
+    return CRG(level_scores, mean.interval, signature)
 
 
 def _levels(

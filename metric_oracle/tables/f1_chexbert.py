@@ -94,10 +94,7 @@ class F1(LabelScores):
 
     def tables(self) -> list[PaperTable]:
         """Return a table of F1 with intervals: one row per label set and policy, one column per average."""
-        rows = [
-            {**record, "rows": f"{record['labels']} labels, uncertain {record['uncertain']}"}
-            for record in self.records()
-        ]
+        rows = [{**row, "rows": f"{row['labels']} labels, uncertain {row['uncertain']}"} for row in self.records()]
         policies = self.signature["uncertain"]
         if isinstance(policies, dict):
             policies = "; ".join(f"{name} ({users})" for name, users in policies.items())
@@ -271,7 +268,7 @@ def f1_scores(
 
     def scores(means: np.ndarray) -> np.ndarray:
         """Return the F1 of each label set and average, from mean counts."""
-        found = []
+        columns = []
         for position, labels in enumerate(map(list, label_sets.values())):
             means_of_cells = [means[..., first : first + n][..., labels] for first in (0, n, 2 * n)]
             by_label, support = _f1(*means_of_cells), means_of_cells[0] + means_of_cells[2]
@@ -282,8 +279,8 @@ def f1_scores(
                 "weighted": (by_label * support).sum(axis=-1) / np.where(total > 0, total, 1),
                 "samples": means[..., 3 * n + position],
             }
-            found += [by_average[average] for average in averages]
-        return np.stack(found, axis=-1)
+            columns += [by_average[average] for average in averages]
+        return np.stack(columns, axis=-1)
 
     return dict(zip(product(label_sets, averages), scored(counts, scores, resamples, seed), strict=True))
 

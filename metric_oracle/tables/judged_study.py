@@ -65,20 +65,24 @@ class JudgedReports:
     """
 
     def __init__(
-        self, pool: CandidatePool, queries: Reports, texts: Mapping[str, Sequence[str]], found: Mapping[str, np.ndarray]
+        self,
+        pool: CandidatePool,
+        queries: Reports,
+        texts: Mapping[str, Sequence[str]],
+        answers: Mapping[str, np.ndarray],
     ) -> None:
         self.pool, self.queries = pool, queries
         self.texts = texts  # by row of the table, for each test report
-        self.pools: list[PoolRows] | None = None if pool.is_whole else pool.rows(queries, found)
+        self.pools: list[PoolRows] | None = None if pool.is_whole else pool.rows(queries, answers)
         self.draws = max(pool.draws or DRAWS, 2)  # fewer have no standard error
 
     def pairs(self) -> dict[Pair, ToJudge]:
         """Return the distinct pairs (reference, candidate), and where each occurs first."""
-        found: dict[Pair, ToJudge] = {}
+        pairs: dict[Pair, ToJudge] = {}
 
         def add(q: int, system: str, text: str, row: int | None = None) -> None:
             """Add the pair of a test report and a report."""
-            found.setdefault((self.queries.texts[q], text), ToJudge(q, system, row))
+            pairs.setdefault((self.queries.texts[q], text), ToJudge(q, system, row))
 
         for system, texts in self.texts.items():
             for q, text in enumerate(texts):
@@ -91,7 +95,7 @@ class JudgedReports:
             rows = [*listed.tolist(), *drawn[q].tolist()]
             for i, text in enumerate(index.take("text", np.array(rows)).to_pylist()):
                 add(q, "pool" if i < len(listed) else "random", text, rows[i])
-        return found
+        return pairs
 
 
 def default_pool(metrics: Sequence[str]) -> str:
@@ -209,10 +213,10 @@ def study_pairs(
     >>> index = mo.build_index("train.csv", "INDEX")
     >>> mo.study_pairs(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu").write("pairs.parquet")
     """
-    names, given = one_judge(metrics, "metrics")
-    if given is not None:
+    names, judge = one_judge(metrics, "metrics")
+    if judge is not None:
         check_metrics(names)
-    known = set[str]() if given is None else given.known_pairs()
+    judged = set[str]() if judge is None else judge.known_pairs()
     sides = Sides.of(queries, models or {}, OF_STUDY)
     inputs = study_inputs(index, sides, names, inner=inner, pool=pool, progress=progress)
     searching = SearchOptions(threads=threads)
@@ -232,7 +236,7 @@ def study_pairs(
     return pairs_to_judge(
         planned,
         inputs.queries,
-        known,
+        judged,
         [of.query for of in pairs.values()],
         [candidate for _, candidate in pairs],
         of_candidate,

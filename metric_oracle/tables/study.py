@@ -156,17 +156,17 @@ def study(
     >>> list(systems)
     ['model', 'rouge-l oracle', 'most frequent', 'identity', 'random (expected)']
     """
-    chosen, given_judges = parted(metrics)
+    metric_names, given_judges = parted(metrics)
     if given_judges:
-        check_metrics(chosen)
+        check_metrics(metric_names)
     with opened_judges(given_judges) as judges:
         if not judges:
             check_left_out({"pool": pool}, "without a judge")
         of_judges = [name for judge in judges for name in (oracle_name(judge.name), f"{judge.name}{POOL}")]
         further = [*(scores or {})], of_judges
         sides = Sides.of(queries, models or {}, OF_STUDY)
-        inputs = study_inputs(index, sides, chosen, inner=inner, pool=pool, further=further, progress=progress)
-        index, queries, given, names = inputs.index, inputs.queries, inputs.models, inputs.metrics
+        inputs = study_inputs(index, sides, metric_names, inner=inner, pool=pool, further=further, progress=progress)
+        index, queries, models_read, names = inputs.index, inputs.queries, inputs.models, inputs.metrics
         planned = None
         if judges:
             planned = planned_pool(index, pool or default_pool(names), SearchOptions(threads=threads), seed=CHANCE_SEED)
@@ -179,12 +179,12 @@ def study(
             early = [name for name in names if name not in late]
             exact = dict.fromkeys([file_name(RANDOM), *map(_random_step, late)], "exact") if exact_chance else {}
             made_of = {
-                **{file_name(name): _made_of(model, inputs.read[name]) for name, model in given.items()},
+                **{file_name(name): _made_of(model, inputs.read[name]) for name, model in models_read.items()},
                 **exact,
             }
-            steps = Steps(job, base, made_of, len(queries.ids), len(given) + 3 * len(names) + 2, progress)
+            steps = Steps(job, base, made_of, len(queries.ids), len(models_read) + 3 * len(names) + 2, progress)
             systems: dict[str, Scores] = {}
-            for name, model in given.items():
+            for name, model in models_read.items():
                 predictions_folder = steps.predictions_folder(file_name(name))
                 of_model = inputs.read[name], inputs.rows[name]
                 make = _ModelScores(index, queries, name, model, *of_model, names, predictions_folder)
@@ -241,7 +241,7 @@ def study(
             if planned is not None:
                 reports = JudgedReports(planned, queries, inputs.texts(oracle_rows), lists)
                 systems = with_columns(systems, judges, reports, steps, threads, progress, tell or inputs.listener)
-        order = [*given, *ready, *map(oracle_name, names)]
+        order = [*models_read, *ready, *map(oracle_name, names)]
         order += [*(name for name in systems if name not in (*order, *BASELINES)), *BASELINES]
         return {name: {**systems, **ready}[name] for name in order}
 

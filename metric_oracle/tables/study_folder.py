@@ -83,9 +83,9 @@ class Steps:
         file = f"{name}.parquet"
         path = self._job.folder / file
         if not self.holds(name):
-            made = make()
+            result = make()
             self._job.claim(file, made_of=self._key(file))
-            made.write(path)
+            result.write(path)
             self._job.record(file)
         self._tell(step, after)
         return read(path)

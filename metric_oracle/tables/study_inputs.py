@@ -76,7 +76,7 @@ def _kinds_of(model: AttachedReports, queries: Reports) -> set[str]:
     index = index_of(model)
     if index is not None:
         return set(index.content["representations"])
-    names = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts or record.is_encoded}
+    names = {name for name, kind in REPRESENTATIONS.items() if kind.is_of_texts or kind.is_encoded}
     for source in attached_sources():
         if source.argument in model.sources:
             names.add(source.name)
@@ -138,8 +138,8 @@ def study_inputs(
     """
     names = names_of(metrics)
     listed = [name for name in read_pool(pool or ALL, is_chosen=False) if name != DRAWN]
-    records = [asked(name, DEFAULTS)[0] for name in [*(names or shown_in("study")), *listed]]
-    index = corpus_of(index, records, progress, usual=not names)
+    wanted = [asked(name, DEFAULTS)[0] for name in [*(names or shown_in("study")), *listed]]
+    index = corpus_of(index, wanted, progress, usual=not names)
     for model in sides.predictions.values():
         check_left_out(model.of_encoder, "for a model's reports, which the encoder of the index encodes")
 
@@ -184,8 +184,8 @@ def _metrics(index: Index, sides: Sides, metrics: list[str] | None) -> list[str]
     if metrics:
         return [get_metric(name).name for name in metrics]
     queries = sides.read_truth
-    given = {kind for kind, record in REPRESENTATIONS.items() if not record.is_attached} | set(queries.attached)
-    available = [given, *(_kinds_of(model, queries) for model in sides.predictions.values())]
+    of_queries = {name for name, kind in REPRESENTATIONS.items() if not kind.is_attached} | set(queries.attached)
+    available = [of_queries, *(_kinds_of(model, queries) for model in sides.predictions.values())]
     names = [
         name
         for name in shown_in("study")
@@ -204,15 +204,15 @@ def _check_models(models: Sequence[str], metrics: list[str], of_judge: Sequence[
 
     `of_judge` are the names of the rows of a judge.
     """
-    found = [*map(oracle_name, metrics), *of_judge]
-    row_names = [*found, *BASELINES]
+    oracles = [*map(oracle_name, metrics), *of_judge]
+    row_names = [*oracles, *BASELINES]
     used_twice = sorted({*row_names} & {*models})
     if used_twice:
         raise InputError(
             "models", "must have names that no other row has", shown(used_twice[0]), "Choose another name."
         )
     files = [file_name(name) for name in models]
-    reserved = [file_name(name) for name in row_names] + [f"{file_name(name)}-reports" for name in found]
+    reserved = [file_name(name) for name in row_names] + [f"{file_name(name)}-reports" for name in oracles]
     for name, file in zip(models, files, strict=True):
         if not file or (files + reserved).count(file) > 1 or file.startswith(f"{file_name(RANDOM)}-"):
             raise InputError(

@@ -47,27 +47,27 @@ def best_of_name(n: int) -> str:
     return f"best of {n}"
 
 
-def read_system(name: str, given: GivenResults | Sequence[GivenResults]) -> Scores:
+def read_system(name: str, results: GivenResults | Sequence[GivenResults]) -> Scores:
     """Return the scores of the row `name`, from scores, results, an expectation, or a file of one of these.
 
     The items of a sequence are joined on the ids; they must have different metrics. For results and expectations see
     `scores_of_results`.
     """
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        if not given:
+    if isinstance(results, Sequence) and not isinstance(results, str):
+        if not results:
             raise InputError(f"{shown(name)} has no scores.", "Give each system its scores, or a file of them.")
-        first, *more = [read_system(name, file) for file in given]
+        first, *more = [read_system(name, file) for file in results]
         for scores in more:
             first = _joined(name, first, scores)
         return first
-    if isinstance(given, str | Path):
-        path = Path(given)
+    if isinstance(results, str | Path):
+        path = Path(results)
         try:
-            given = read_scores(path)
+            results = read_scores(path)
         except InputError as error:
-            given = _read_answers(path, error)
-    given = Results(given.table, given.signature) if isinstance(given, Expectation) else given
-    return scores_of_results(given) if isinstance(given, Results) else given
+            results = _read_answers(path, error)
+    results = Results(results.table, results.signature) if isinstance(results, Expectation) else results
+    return scores_of_results(results) if isinstance(results, Results) else results
 
 
 def is_yardstick(scores: Scores) -> bool:
@@ -106,8 +106,8 @@ def scores_of_results(results: Results) -> Scores:
     """
     signature, table = results.signature, results.table
     name = str(signature.get("metric"))
-    record = None if "judge" in signature and find_metric(name) is None else get_metric(name)
-    name = name if record is None else record.name
+    metric = None if "judge" in signature and find_metric(name) is None else get_metric(name)
+    name = name if metric is None else metric.name
     draws = int(signature.get("draws", 1)) if signature.get("baseline") == "random" else 1
     is_pooled = "lists" in signature.get("pool", {}) and not is_oracle(signature)  # older files do not list it
     is_expected = signature.get("baseline") == "expectation"
@@ -135,7 +135,7 @@ def scores_of_results(results: Results) -> Scores:
         {
             "kind": "scores",
             "system": name_of_results(signature),
-            "metrics": {name: _entry(record, signature)},
+            "metrics": {name: _entry(metric, signature)},
             "references": signature.get("references"),
             **{key: signature[key] for key in ("section",) if key in signature},
             "n": len(first),
@@ -146,23 +146,23 @@ def scores_of_results(results: Results) -> Scores:
     )
 
 
-def _entry(record: Metric | None, signature: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of the metric of results, as scores of the same metric have it; `record` is None for a judge."""
-    if record is None:
+def _entry(metric: Metric | None, signature: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of the metric of results, as scores of the same metric have it; `metric` is None for a judge."""
+    if metric is None:
         return judge_entry(str(signature["direction"]), str(signature["judge"]["version"]))
     content = signature.get("representation") or {}
-    made = {
+    representations = {
         kind: {key: content[kind][key] for key in MADE if content.get(kind, {}).get(key) is not None}
-        for kind in record.representations
+        for kind in metric.representations
     }
     return {
         "options": signature.get("options"),
         "source": signature.get("source"),
         "tool": signature.get("tool"),
         "direction": signature.get("direction"),
-        "representation": made,
+        "representation": representations,
         **{key: signature[key] for key in SETTINGS if key in signature},
-        **counted_entry(record, signature.get("idf"), signature.get("index")),
+        **counted_entry(metric, signature.get("idf"), signature.get("index")),
     }
 
 

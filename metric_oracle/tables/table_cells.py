@@ -37,12 +37,12 @@ RADCLIQS = ("radcliq", "radcliq:v0")
 CORPUS = " (corpus)"  # suffix of a metric's name: one value for the whole test set, not a mean over reports
 
 
-def title(metric: str) -> str:
+def title(name: str) -> str:
     """Return the name of a column as papers print it, for a metric, for corpus BLEU or for another tool's score."""
-    record = METRICS.get(metric.removesuffix(CORPUS))
-    if record is not None and metric.endswith(CORPUS):
-        return f"{record.name.partition(':')[0].upper()} of the corpus ({record.tool})"
-    return metric if record is None else record.title or metric
+    metric = METRICS.get(name.removesuffix(CORPUS))
+    if metric is not None and name.endswith(CORPUS):
+        return f"{metric.name.partition(':')[0].upper()} of the corpus ({metric.tool})"
+    return name if metric is None else metric.title or name
 
 
 @dataclass(frozen=True)
