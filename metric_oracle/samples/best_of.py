@@ -148,11 +148,13 @@ class BestOf(Finding):
         tables = []
         curve, levels, selectors = (table.to_pylist() for table in (self.curve, self.levels, self.selectors))
         for metric, how in self.signature["metrics"].items():
-            drawn, chosen = ([row for row in rows if row["metric"] == metric] for rows in (curve + levels, selectors))
+            drawn, by_selector = (
+                [row for row in rows if row["metric"] == metric] for rows in (curve + levels, selectors)
+            )
             name = f"{metric} {arrow(how['direction'])}"
             title = f"Expected best of n samples, {name}"
             tables.append(listing(title, drawn, _drawn, _DRAWN, first="samples drawn"))
-            tables.append(listing(f"Selectors, {name}", chosen, "selector", _SELECTED, first="selector"))
+            tables.append(listing(f"Selectors, {name}", by_selector, "selector", _SELECTED, first="selector"))
         notes = [
             f"{self.summary()}.",
             (
@@ -264,9 +266,9 @@ _SELECTED: dict[str, Format] = {
 }
 
 
-def _drawn(record: Row) -> str:
+def _drawn(row: Row) -> str:
     """Return the name of a row of the curve or of a level."""
-    return f"best of {record['n']:,}" if "n" in record else str(record["level"])
+    return f"best of {row['n']:,}" if "n" in row else str(row["level"])
 
 
 def _first(values: Sequence[float] | Array) -> int:
@@ -356,12 +358,12 @@ def best_of(
     """
     options, step = options or DEFAULTS, silent if progress is None else progress
     names, judges = parted(metrics)
-    records, counted = checked_metrics(names or (), options, index, progress, may_be_none=bool(judges))
+    searched, counted = checked_metrics(names or (), options, index, progress, may_be_none=bool(judges))
     others = [read_system(str(given) if isinstance(given, str | Path) else "results", given) for given in results]
     with opened_judges(judges) as asked:
         sides = Sides.of(references, {_NAME: candidates}, _SAMPLED)
         sides = sides.read(section_of(counted), as_written=lambda side, wanted: side.read_samples(column, wanted))
-        sides.tell_wordless(records)
+        sides.tell_wordless(searched)
         joined = sides.join(_NAME, inner)
         if len(joined.references) < 2:
             raise InputError(
@@ -374,24 +376,26 @@ def best_of(
         reports, sizes = of_samples(samples, distinct)
         scores: dict[str, list[Array]] = {}
         consensus: dict[str, list[int]] = {}
-        for place, record in enumerate(records):
-            step(record.name, place, len(records))
-            scores[record.name] = scores_with(queries, reports, sizes, record, options, counted)
-            utilities = [expected_scores(matrix) for matrix in matrices(reports, sizes, record, options, counted)]
-            consensus[record.name] = [first_best(record.sign * of_study) for of_study in utilities]
+        for place, metric in enumerate(searched):
+            step(metric.name, place, len(searched))
+            scores[metric.name] = scores_with(queries, reports, sizes, metric, options, counted)
+            utilities = [expected_scores(matrix) for matrix in matrices(reports, sizes, metric, options, counted)]
+            consensus[metric.name] = [first_best(metric.sign * of_study) for of_study in utilities]
         judged = judged_matrices(asked, [[text] for text in queries.texts], samples.texts, sides.listener, step)
         scores |= {name: [of_study[:, 0] for of_study in of_judge] for name, of_judge in judged.items()}
-        listed: list[Metric | Judge] = [*records, *asked]
-        made = entries(reports, queries, records, options, counted) | {judge.name: judge.entry for judge in asked}
-        chosen = chosen_by(samples, consensus, column)
+        listed: list[Metric | Judge] = [*searched, *asked]
+        of_metrics = entries(reports, queries, searched, options, counted) | {
+            judge.name: judge.entry for judge in asked
+        }
+        places = chosen_by(samples, consensus, column)
         curve = [row for one in listed for row in _curve(one, scores[one.name], seed)]
-        rows = [row for one in listed for row in _selectors(one, scores[one.name], chosen, seed)]
+        rows = [row for one in listed for row in _selectors(one, scores[one.name], places, seed)]
         tested = [row for row in rows if row["p_value"] is not None]
         for row, p in zip(tested, adjusted([row["p_value"] for row in tested]), strict=True):
             row["p_adjusted"] = p
         signature = signed(
             kind="best of n",
-            metrics=made,
+            metrics=of_metrics,
             samples=signature_of(samples, sides.predictions[_NAME].data),
             references=digest(queries),
             **({"section": queries.section} if queries.section else {}),
@@ -477,34 +481,34 @@ def points(largest: int) -> list[int]:
     return sorted({*(1 << power for power in range(largest.bit_length())), largest})
 
 
-def _curve(record: Metric | Judge, scores: list[Array], seed: int) -> list[dict[str, Any]]:
+def _curve(scorer: Metric | Judge, scores: list[Array], seed: int) -> list[dict[str, Any]]:
     """Return a row for each n of `points`: the mean over the studies with n samples or more; `scores` by study.
 
     There is no row for an n that fewer than two studies have.
     """
     rows = []
     for n in points(max(map(len, scores))):
-        values = np.array([expected_best(of_study, n, record.sign) for of_study in scores if len(of_study) >= n])
+        values = np.array([expected_best(of_study, n, scorer.sign) for of_study in scores if len(of_study) >= n])
         if len(values) > 1:
             (ends,) = intervals(values[None], seed=seed)
             rows.append(
-                {"metric": record.name, "n": n, "studies": len(values), "mean": float(values.mean())}
+                {"metric": scorer.name, "n": n, "studies": len(values), "mean": float(values.mean())}
                 | {"low": ends.low, "high": ends.high, "degenerate": ends.degenerate}
             )
     return rows
 
 
 def _selectors(
-    record: Metric | Judge, scores: list[Array], chosen: dict[str, list[int]], seed: int
+    scorer: Metric | Judge, scores: list[Array], places_of: dict[str, list[int]], seed: int
 ) -> list[dict[str, Any]]:
     """Return rows for the mean of all samples, for each selector, and for the best of all samples.
 
-    `scores` has float64[N] for each study, `chosen` what `chosen_by` returned. `p_adjusted` is None in all rows.
+    `scores` has float64[N] for each study, `places_of` what `chosen_by` returned. `p_adjusted` is None in all rows.
     """
     values = {MEAN: np.array([of_study.mean() for of_study in scores])}
-    for name, places in chosen.items():
+    for name, places in places_of.items():
         values[name] = np.array([of_study[place] for of_study, place in zip(scores, places, strict=True)])
-    values["best of all samples"] = np.array([record.best_of(of_study) for of_study in scores])
+    values["best of all samples"] = np.array([scorer.best_of(of_study) for of_study in scores])
     columns = np.array([*values.values()])
     means, ends = resample_means(columns, RESAMPLES, seed), intervals(columns, seed=seed)
     rows = []
@@ -513,13 +517,13 @@ def _selectors(
         def share(averages: Array, place: int = place) -> Array:
             headroom = difference(averages[..., -1], averages[..., 0])
             gain = difference(averages[..., place], averages[..., 0])
-            return np.divide(gain, headroom, out=np.full_like(gain, np.nan), where=record.sign * headroom > 0)
+            return np.divide(gain, headroom, out=np.full_like(gain, np.nan), where=scorer.sign * headroom > 0)
 
         shares = means.map(share)
         is_fixed = place in (0, len(values) - 1)
         of_share = None if is_fixed else shares.interval()
         row: dict[str, Any] = {
-            "metric": record.name,
+            "metric": scorer.name,
             "selector": name,
             "studies": len(of_selector),
             "mean": float(of_selector.mean()),

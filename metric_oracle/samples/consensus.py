@@ -150,26 +150,26 @@ class Consensus(Finding):
             One table.
         """
         sizes = self.samples.sizes
-        records = []
+        rows = []
         for metric, how in self.signature["metrics"].items():
             utilities = [values for values in self.utilities[metric] if len(values) > 1]
             places = [place for place, size in zip(self.chosen[metric], sizes, strict=True) if size > 1]
             pairs = list(zip(utilities, places, strict=True))
-            record = {
+            row = {
                 "metric": metric,
                 "chosen": np.mean([values[place] for values, place in pairs]) if pairs else None,
                 "all": np.mean([values.mean() for values, _ in pairs]) if pairs else None,
                 "changed": sum(place > 0 for place in self.chosen[metric]),
                 "direction": how["direction"],
             }
-            records.append(record)
+            rows.append(row)
         notes = [f"{self.summary()}; expected scores are with the other samples of a study as references"]
         single = sum(size == 1 for size in sizes)
         if single:
             notes.append(f"studies with one sample, which is chosen and has no expected score: {single:,}")
         if self.signature["weights"] != "equal":
             notes.append(f"weights of the other samples: {self.signature['weights']}")
-        return [listing("Mean expected score", records, "metric", _COLUMNS, notes, "metric")]
+        return [listing("Mean expected score", rows, "metric", _COLUMNS, notes, "metric")]
 
     def utility_table(self) -> pa.Table:
         """Return the expected score of every sample under every metric.
@@ -181,9 +181,9 @@ class Consensus(Finding):
             row for each sample and metric.
         """
         rows = [
-            {"study_id": study, "sample": name, "metric": metric, "utility": value, "chosen": place == chosen}
+            {"study_id": study, "sample": name, "metric": metric, "utility": value, "chosen": place == best}
             for metric, groups in self.utilities.items()
-            for study, names, values, chosen in zip(
+            for study, names, values, best in zip(
                 self.samples.ids, self.samples.names, groups, self.chosen[metric], strict=True
             )
             for place, (name, value) in enumerate(zip(names, values.tolist(), strict=True))
@@ -316,25 +316,25 @@ def consensus(
     """
     options, step = options or DEFAULTS, silent if progress is None else progress
     names, judges = parted(metrics)
-    records, counted = checked_metrics(names or (), options, index, progress, may_be_none=bool(judges))
+    searched, counted = checked_metrics(names or (), options, index, progress, may_be_none=bool(judges))
     with opened_judges(judges) as asked:
         sides = Sides.of(None, {_NAME: candidates}).read(as_written=lambda side, _: side.read_samples())
-        given, samples = sides.predictions[_NAME], sides.written[_NAME]
+        predicted, samples = sides.predictions[_NAME], sides.written[_NAME]
         if samples.logprobs is None:
             advice = "Add the column logprobs, or logprob in a table with one row for each sample."
             check_left_out({"weighted": weighted or None}, "for samples without log-probabilities", advice, got="True")
-        distinct = given.with_sources(samples.distinct(), step)
-        sides.tell_wordless(records)
+        distinct = predicted.with_sources(samples.distinct(), step)
+        sides.tell_wordless(searched)
         reports, sizes = of_samples(samples, distinct)
         of_metric: dict[str, list[Array]] = {}
         utilities: dict[str, list[Array]] = {}
         chosen: dict[str, list[int]] = {}
         logprobs = samples.logprobs if weighted else None
-        for place, record in enumerate(records):
-            step(record.name, place, len(records))
-            of_metric[record.name] = matrices(reports, sizes, record, options, counted)
+        for place, metric in enumerate(searched):
+            step(metric.name, place, len(searched))
+            of_metric[metric.name] = matrices(reports, sizes, metric, options, counted)
         of_metric |= judged_matrices(asked, samples.texts, samples.texts, sides.listener, step)
-        scorers: list[Metric | Judge] = [*records, *asked]
+        scorers: list[Metric | Judge] = [*searched, *asked]
         sign = {one.name: one.sign for one in scorers}
         for name, of_studies in of_metric.items():
             utilities[name] = [
@@ -345,20 +345,20 @@ def consensus(
         signature = {
             "kind": "consensus",
             "metrics": {
-                record.name: {
-                    "options": record.recorded,
-                    "source": record.citation,
-                    "tool": record.tool,
-                    "direction": record.direction,
-                    **{name: str(value) for name, value in options.settings.items() if name in record.settings},
-                    **({"representation": made} if (made := made_by(reports, record)) else {}),
-                    **({"frequencies": counted.fingerprint} if counted is not None and record.counts_corpus else {}),
+                metric.name: {
+                    "options": metric.recorded,
+                    "source": metric.citation,
+                    "tool": metric.tool,
+                    "direction": metric.direction,
+                    **{name: str(value) for name, value in options.settings.items() if name in metric.settings},
+                    **({"representation": representation} if (representation := made_by(reports, metric)) else {}),
+                    **({"frequencies": counted.fingerprint} if counted is not None and metric.counts_corpus else {}),
                 }
-                for record in records
+                for metric in searched
             }
             | {judge.name: judge.entry for judge in asked},
             "weights": "exp(logprob)" if weighted else "equal",
-            "samples": signature_of(samples, given.data),
+            "samples": signature_of(samples, predicted.data),
             **({"section": samples.section[0]} if samples.section[0] else {}),
             "n": len(samples.ids),
         }

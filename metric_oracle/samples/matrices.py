@@ -82,31 +82,31 @@ def checked_metrics(
     with `idf` "tests"), a corpus is needed and `index` is None, or another option was given; and if there is none,
     unless there `may_be_none`.
     """
-    records = [*{record.name: record for name in metrics for record in [get_metric(name)]}.values()]
-    if not records and not may_be_none:
+    checked = [*{metric.name: metric for name in metrics for metric in [get_metric(name)]}.values()]
+    if not checked and not may_be_none:
         raise InputError("metrics", "must be at least one", "none", "Name one.")
-    for record in records:
-        check_searched(record)
-        check_alone("metrics", record, options.idf, "samples")
+    for metric in checked:
+        check_searched(metric)
+        check_alone("metrics", metric, options.idf, "samples")
     options.check_used(_USED, "samples")
-    return records, counted_of(index, records, options.idf, progress)
+    return checked, counted_of(index, checked, options.idf, progress)
 
 
 def matrices(
-    samples: Reports, sizes: npt.NDArray[np.int64], record: Metric, options: SearchOptions, counted: Index | None = None
+    samples: Reports, sizes: npt.NDArray[np.int64], metric: Metric, options: SearchOptions, counted: Index | None = None
 ) -> list[npt.NDArray[np.float64]]:
     """Return the scores of all pairs of samples of each study, float64[N, N]: row i, column j is i with reference j.
 
     `samples` and `sizes` are those of `of_samples`.
     """
-    return score_groups(samples, samples, (sizes, sizes), record, options, counted)
+    return score_groups(samples, samples, (sizes, sizes), metric, options, counted)
 
 
 def scores_with(
     references: Reports,
     samples: Reports,
     sizes: npt.NDArray[np.int64],
-    record: Metric,
+    metric: Metric,
     options: SearchOptions,
     counted: Index | None = None,
 ) -> list[npt.NDArray[np.float64]]:
@@ -114,7 +114,7 @@ def scores_with(
 
     `references` has one report per study, in order; `samples` and `sizes` are those of `of_samples`.
     """
-    scores = score_groups(references, samples, (np.ones(len(sizes), np.int64), sizes), record, options, counted)
+    scores = score_groups(references, samples, (np.ones(len(sizes), np.int64), sizes), metric, options, counted)
     return [matrix[:, 0] for matrix in scores]
 
 
@@ -140,41 +140,43 @@ def judged_matrices(
         judge.check_cost(len(distinct), judge.n_kept(distinct), tell)
     shapes = [(len(group), len(of_study)) for of_study, group in zip(references, samples, strict=True)]
     ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
-    found = {}
+    matrices_of = {}
     for judge in judges:
         scores = judge.score(pairs, counter(progress, judge.name, len(distinct))).scores
-        found[judge.name] = [part.reshape(shape) for part, shape in zip(np.split(scores, ends), shapes, strict=True)]
-    return found
+        matrices_of[judge.name] = [
+            part.reshape(shape) for part, shape in zip(np.split(scores, ends), shapes, strict=True)
+        ]
+    return matrices_of
 
 
 def entries(
     samples: Reports,
     references: Reports,
-    records: list[Metric],
+    metrics: list[Metric],
     options: SearchOptions,
     counted: Index | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return the signature entry of each metric by name, equal to that of `score` on the same references."""
-    kinds = {kind for record in records for kind in record.representations}
+    kinds = {kind for metric in metrics for kind in metric.representations}
     has_all = np.all([places >= 0 for kind in kinds if (places := places_of(samples, kind)) is not None], axis=0)
     sample = samples.take([int(np.argmax(has_all))])  # the entry depends on no text, so that one is enough
-    index = with_frequencies(MemoryIndex(sample, [record.name for record in records]), counted, records, options.idf)
-    return metric_entries(index, references, records, options)
+    index = with_frequencies(MemoryIndex(sample, [metric.name for metric in metrics]), counted, metrics, options.idf)
+    return metric_entries(index, references, metrics, options)
 
 
-def made_by(reports: Reports, record: Metric) -> dict[str, dict[str, Any]]:
+def made_by(reports: Reports, metric: Metric) -> dict[str, dict[str, Any]]:
     """Return the signature entries of the encoder and the models that make what a metric reads, by representation.
 
     A representation that no model makes has none.
     """
-    made: dict[str, dict[str, Any]] = {}
-    for kind in record.representations:
+    maker_of: dict[str, dict[str, Any]] = {}
+    for kind in metric.representations:
         attachment = reports.attached.get(kind)
         if attachment is not None and attachment.made_by:
-            made[kind] = {"encoder": dict(attachment.made_by)}
+            maker_of[kind] = {"encoder": dict(attachment.made_by)}
         elif REPRESENTATIONS[kind].is_encoded and reports.opened_encoder is not None:
-            made[kind] = {"encoder": dict(reports.opened_encoder.encoder.signature)}
-    return made
+            maker_of[kind] = {"encoder": dict(reports.opened_encoder.encoder.signature)}
+    return maker_of
 
 
 def signature_of(samples: Samples, data: Any) -> dict[str, Any]:
