@@ -70,7 +70,7 @@ class Measured:
         counts: Counter[str] = Counter()
         for text in self.reports.texts:
             counts.update(list(dict.fromkeys(filter(None, map(folded, _SENTENCE.split(text))))))
-        return sorted(counts.items(), key=lambda found: (-found[1], found[0]))[:n]
+        return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:n]
 
 
 def measure(

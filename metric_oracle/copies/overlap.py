@@ -85,17 +85,17 @@ class LineValue(NamedTuple):
     difference_interval: Interval | None = None
 
 
-def _value(record: Row) -> str:
-    """Return the text of the cell of a value; `record` is a row of `Overlap._rows`."""
-    scale, form = _form(record["line"])
-    return over(record["value"], record["low"], record["high"], form, scale=scale, alike=record["degenerate"])
+def _value(row: Row) -> str:
+    """Return the text of the cell of a value; `row` is a row of `Overlap._rows`."""
+    scale, form = _form(row["line"])
+    return over(row["value"], row["low"], row["high"], form, scale=scale, alike=row["degenerate"])
 
 
-def _difference(record: Row) -> str:
-    """Return the text of the cell of a difference from the human test reports; `record` as in `_value`."""
-    scale, form = _form(record["line"])
-    low, high, alike = (record[f"difference_{name}"] for name in ("low", "high", "degenerate"))
-    return over(record["difference"], low, high, f"+{form}", scale=scale, alike=alike)
+def _difference(row: Row) -> str:
+    """Return the text of the cell of a difference from the human test reports; `row` as in `_value`."""
+    scale, form = _form(row["line"])
+    low, high, alike = (row[f"difference_{name}"] for name in ("low", "high", "degenerate"))
+    return over(row["difference"], low, high, f"+{form}", scale=scale, alike=alike)
 
 
 def _form(line: str) -> tuple[float, str]:
@@ -352,13 +352,13 @@ def overlap(
         raise InputError("there must be a set of reports; got none.", "Name the reports of a model, or references.")
     if HUMAN in sets and references is not None:
         raise InputError("sets", f"must not contain {HUMAN!r}", HUMAN, "That is the name of the references.")
-    given = _read(index, sets, references)
-    marked = {name: have_markers(reports.texts) for name, reports in given.items()}
+    texts_of = _read(index, sets, references)
+    marked = {name: have_markers(reports.texts) for name, reports in texts_of.items()}
     with tempfile.TemporaryDirectory() as folder:
-        compared, searched = given, index
+        compared, searched = texts_of, index
         if mask:
             step("index without markers", None, None)
-            compared = {name: without_markers(reports) for name, reports in given.items()}
+            compared = {name: without_markers(reports) for name, reports in texts_of.items()}
             ids, texts = (
                 [string for shard in index.shards() for string in shard.strings(column).to_pylist()]
                 for column in ("study_id", "text")
