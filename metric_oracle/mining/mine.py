@@ -36,7 +36,7 @@ from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.indexes.store import Strings, to_arrow
 from metric_oracle.mining.mined_files import KIND, MinedFile
 from metric_oracle.mining.scored import left_out, sampled, worst_positive
-from metric_oracle.mining.selection import Selection, allowed, check_selection, kept, pairs_of
+from metric_oracle.mining.selection import Selection, allowed, check_selection, choose_lines, pairs_of
 from metric_oracle.retrieval.checks import check_alone
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.exclusion import of_order
@@ -187,15 +187,15 @@ def mine(
     >>> mo.mine(index, "rouge-l", f"{folder}/pairs.parquet", k=1)
     <Mined: 3 pairs of 3 anchors; 0 anchors have fewer than 1, 0 have none>
     """
-    given = with_arguments(options, k=k, text=text)
-    given.check_used(_USED, "mining")
+    settings = with_arguments(options, k=k, text=text)
+    settings.check_used(_USED, "mining")
     path, selection = Path(out), selection or Selection()
     check_out(path, endings=(".parquet",))
-    exclude = given.exclude.split(",") if isinstance(given.exclude, str) else list(given.exclude)
-    if given.runner is not None:
+    exclude = settings.exclude.split(",") if isinstance(settings.exclude, str) else list(settings.exclude)
+    if settings.runner is not None:
         step = f"Leave {option('part')} or {option('runner')} out."
-        check_left_out({"part": given.part}, "with a runner", step, got="both")
-    planned = plan(index, metric, replace(given, exclude=("self", *filter(None, exclude)), part=None), progress)
+        check_left_out({"part": settings.part}, "with a runner", step, got="both")
+    planned = plan(index, metric, replace(settings, exclude=("self", *filter(None, exclude)), part=None), progress)
     check_selection(selection, planned.options.k)
     # Anchors are searched in blocks.
     check_alone("metric", of_order(planned.metric), planned.options.idf, "mining")
@@ -219,11 +219,11 @@ def mine(
     search = _Search(planned, selection, text, positives)
     blocks = _blocks(planned.index, rows)
     part, numbers = None, [*range(len(blocks))]
-    if given.part is not None:
-        place, n_parts, numbers = members_of(given.part, len(blocks), "blocks of anchors")
+    if settings.part is not None:
+        place, n_parts, numbers = members_of(settings.part, len(blocks), "blocks of anchors")
         part = {"place": place, "of": n_parts}
     with Job.open(path.with_name(f".{path.name}.unfinished"), "search.json", f"run of {as_called('mine')}") as job:
-        made_of = checksum(_identity(search, rows, given.part))
+        made_of = checksum(_identity(search, rows, settings.part))
         if any(piece.made_of != made_of for piece in job.pieces.values()):
             raise InputError(
                 "out",
@@ -259,10 +259,10 @@ def _only(rows: np.ndarray, others: np.ndarray, message: str, step: str) -> tupl
 
     Raise InputError with this message and next step if no anchor is among them.
     """
-    kept = np.intersect1d(rows, others)
-    if not len(kept):
+    common = np.intersect1d(rows, others)
+    if not len(common):
         raise InputError(message, step)
-    return kept, len(rows) - len(kept)
+    return common, len(rows) - len(common)
 
 
 def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
@@ -377,18 +377,18 @@ class _Search(NamedTuple):
             size, deeper = max(MOST // depth, 1), []
             for begin in range(0, len(left), size):
                 some = left[begin : begin + size]
-                found = replace(planned, options=options).search(anchors.take(some), progress)
+                results = replace(planned, options=options).search(anchors.take(some), progress)
                 progress = silent  # what follows is of the same anchors
-                signature = signature or found.signature
-                number = _numbers(found.table["query_id"], anchors.take(some).ids)
-                rank, score = (found.table[name].to_numpy() for name in ("rank", "score"))
+                signature = signature or results.signature
+                number = _numbers(results.table["query_id"], anchors.take(some).ids)
+                rank, score = (results.table[name].to_numpy() for name in ("rank", "score"))
                 allows = allowed(selection, worst[some][number], sign * score, sign).values()
                 fits = np.logical_and.reduce([np.ones(len(score), bool), *allows])
-                is_kept = kept(selection, rows[some][number], found.table["row"].to_numpy(), rank, fits, k)
+                is_kept = choose_lines(selection, rows[some][number], results.table["row"].to_numpy(), rank, fits, k)
                 n_kept = np.bincount(number[is_kept], minlength=len(some))
                 n_listed = np.bincount(number, minlength=len(some))
                 is_short = (n_kept < k) & (n_listed == depth) & (depth < last)
-                tables.append(found.table.filter(pa.array(is_kept & ~is_short[number])))
+                tables.append(results.table.filter(pa.array(is_kept & ~is_short[number])))
                 deeper.append(some[is_short])
             left, depth = np.concatenate(deeper), min(depth * DEEPER, last)
         table = pa.concat_tables(tables)
@@ -413,11 +413,11 @@ class _Search(NamedTuple):
         return worst_positive(pairs, anchor, row[is_asked], sign)
 
 
-def _numbers(ids: Any, known: Sequence[str]) -> np.ndarray:
-    """Return the index of each of `ids`, an Arrow array, in `known`, which has all of them: int64[n]."""
+def _numbers(ids: Any, all_ids: Sequence[str]) -> np.ndarray:
+    """Return the index of each of `ids`, an Arrow array, in `all_ids`, which has all of them: int64[n]."""
     import pyarrow.compute as pc
 
-    return np.asarray(pc.index_in(ids, value_set=Strings(known).arrow)).astype(np.int64)
+    return np.asarray(pc.index_in(ids, value_set=Strings(all_ids).arrow)).astype(np.int64)
 
 
 def _searched_here(search: _Search, blocks: Mapping[str, tuple[int, np.ndarray]], job: Job, progress: Progress) -> None:
@@ -488,7 +488,7 @@ def search_block(
     `shared` has the metric, the options of the search and the other fields of `_Search`. `folder` and `fingerprint` are
     those of the index, `place` is the number of the shard, and `rows` are the anchors' corpus rows.
     """
-    record, options, *rest = shared
+    metric, options, *rest = shared
     index = opened_set(folder, fingerprint)
 
     def tell(step: str, done: int | None, total: int | None) -> None:
@@ -496,7 +496,7 @@ def search_block(
         reporter.done = done or 0
 
     first_row, reports = _reports(folder, fingerprint, place)
-    return _Search(Plan(index, record, options), *rest).block(rows, reports.take(rows - first_row), tell)
+    return _Search(Plan(index, metric, options), *rest).block(rows, reports.take(rows - first_row), tell)
 
 
 @lru_cache(maxsize=1)
@@ -555,17 +555,17 @@ def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Min
     from pyarrow import parquet
 
     schemas = [parquet.read_schema(file) for file in files]
-    records = [record_of(schema) for schema in schemas]
+    of_files = [record_of(schema) for schema in schemas]
     counts = {
         "anchors": described["part"]["anchors"] if "part" in described else described["anchors"],
-        "pairs": sum(record[_COUNTED]["pairs"] for record in records),
-        "fewer than k": sum(record[_COUNTED]["fewer than k"] for record in records),
-        "without any": sum(record[_COUNTED]["without any"] for record in records),
+        "pairs": sum(stored[_COUNTED]["pairs"] for stored in of_files),
+        "fewer than k": sum(stored[_COUNTED]["fewer than k"] for stored in of_files),
+        "without any": sum(stored[_COUNTED]["without any"] for stored in of_files),
         **described["counts"],
     }
-    signature = {name: value for name, value in records[0].items() if name not in (TABLE, SIGNATURE, _COUNTED)}
+    signature = {name: value for name, value in of_files[0].items() if name not in (TABLE, SIGNATURE, _COUNTED)}
     signature |= {**described, "counts": counts}
-    signature["row_groups"] = [record[TABLE] for record in records if record[_COUNTED]["pairs"]]
+    signature["row_groups"] = [stored[TABLE] for stored in of_files if stored[_COUNTED]["pairs"]]
     tables = (parquet.ParquetFile(str(file), page_checksum_verification=True).read() for file in files)
     return _written(path, signature, schemas[0], tables)
 

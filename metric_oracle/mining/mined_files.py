@@ -43,10 +43,10 @@ class MinedFile:
             raise InputError(argument, "must be an existing file", got, f"Write one with {as_called('mine')}.")
         try:
             self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)
-            record = record_of(self._file.schema_arrow)
-            self.signature: Any = opened(record, checksum(record["row_groups"]))
+            stored = record_of(self._file.schema_arrow)
+            self.signature: Any = opened(stored, checksum(stored["row_groups"]))
             self.columns: list[str] = self._file.schema_arrow.names
-            if record["kind"] != KIND or not {*NEEDED} <= {*self.columns}:
+            if stored["kind"] != KIND or not {*NEEDED} <= {*self.columns}:
                 raise ValueError
         except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
             raise self._wrong("another file or damaged") from error

@@ -207,7 +207,7 @@ class _Block:
         distinct, texts = self._texts
         return texts.take(to_arrow(np.searchsorted(distinct, rows)))
 
-    def _kept(self, counts: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    def _usable_pairs(self, counts: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
         """Return all pairs of a positive and a negative of the same anchor, as indices into both lists: int64[n] each.
 
         Negatives whose text equals that of the positive or of the anchor are left out and counted in `counts`.
@@ -222,8 +222,8 @@ class _Block:
         is_positive, is_anchor = of_negative == of_positive, of_negative == of_anchor
         counts["equal to the positive"] += int(is_positive.sum())
         counts["equal to the anchor"] += int((is_anchor & ~is_positive).sum())
-        kept = ~(is_positive | is_anchor)
-        return positive[kept], negative[kept]
+        is_usable = ~(is_positive | is_anchor)
+        return positive[is_usable], negative[is_usable]
 
     @cached_property
     def _codes(self) -> np.ndarray:
@@ -236,12 +236,12 @@ class _Block:
         """Return the numbers of the texts of corpus rows, see `_codes`: int64[n]."""
         return self._codes[np.searchsorted(self._texts[0], rows)]
 
-    def _judged(self, counts: dict[str, int]) -> np.ndarray:
+    def _usable_negatives(self, counts: dict[str, int]) -> np.ndarray:
         """Return the indices of the negatives whose text is neither their anchor's nor that of one of its positives.
 
         The others are counted in `counts`.
         """
-        _, negative = self._kept(dict.fromkeys(counts, 0))
+        _, negative = self._usable_pairs(dict.fromkeys(counts, 0))
         n_kept = np.bincount(negative, minlength=len(self._negative))
         begin, end = (np.searchsorted(self._anchor, self._negative_anchor, side) for side in ("left", "right"))
         is_anchor = self._folded(self._negative) == self._folded(self._negative_anchor)
@@ -255,14 +255,14 @@ class _Block:
         An n-tuple has `n_negatives` negatives; other shapes do not use this number.
         """
         if shape == "labeled-pair":
-            negative = self._judged(counts)
+            negative = self._usable_negatives(counts)
             anchor = np.concatenate([self._anchor, self._negative_anchor[negative]])
             candidate = np.concatenate([self._positive, self._negative[negative]])
             label = np.repeat(np.array([1, 0]), [len(self._anchor), len(negative)])
             order = np.argsort(anchor, kind="stable")
             columns = [self._text(anchor[order]), self._text(candidate[order]), to_arrow(label[order])]
             return pa.table(columns, names=["anchor", "candidate", "label"])
-        positive, negative = self._kept(counts)
+        positive, negative = self._usable_pairs(counts)
         if shape == "triplet":
             sides = self._anchor[positive], self._positive[positive], self._negative[negative]
             return pa.table([self._text(rows) for rows in sides], names=["anchor", "positive", "negative"])
@@ -295,7 +295,7 @@ class _Block:
         """
         import pyarrow.compute as pc
 
-        negative = self._judged(counts)
+        negative = self._usable_negatives(counts)
         order = np.argsort(np.concatenate([self._anchor, self._negative_anchor[negative]]), kind="stable")
         gain = np.concatenate([self._gains(), np.zeros(len(negative), np.int64)])[order]
         sides = self._tables[0], self._tables[1].take(to_arrow(negative))

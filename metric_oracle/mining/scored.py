@@ -54,8 +54,8 @@ def left_out(
             continue
         of_shard = rows[first:last]
         reports = prepared_reports(shard).take(of_shard - shard.first_row)
-        for found in _of_shard(planned, selection, k, of_shard, reports, positives):
-            for name, n in found.items():
+        for counts_of_anchor in _of_shard(planned, selection, k, of_shard, reports, positives):
+            for name, n in counts_of_anchor.items():
                 counts[name] = counts.get(name, 0) + n
     return counts
 
@@ -69,12 +69,12 @@ def _of_shard(
     positives: tuple[np.ndarray, np.ndarray],
 ) -> Iterator[dict[str, int]]:
     """Yield the counts of each anchor of a shard; `rows` are these anchors, ascending, and `reports` their reports."""
-    options, record = planned.options, planned.metric
-    sign = record.sign
-    pairs = Pairs.of(planned.index, record, reports, options.settings)
+    options, metric = planned.options, planned.metric
+    sign = metric.sign
+    pairs = Pairs.of(planned.index, metric, reports, options.settings)
     n_rows, row_id, sizes = planned.index.n_reports, pairs.row_id, np.diff(pairs.row_ptr)
     groups = {
-        name: _excluded(Excluded(planned.index, reports, record, [name]), planned, len(rows))
+        name: _excluded(Excluded(planned.index, reports, metric, [name]), planned, len(rows))
         for name in options.exclude
     }
     begin, end = np.searchsorted(positives[0], [rows[0], rows[-1] + 1])
@@ -99,7 +99,7 @@ def _of_shard(
             out = np.zeros(n_rows, bool)
             out[of_anchors[number]] = True
             leave_out(f"exclude {name}", out[row_id])
-        for condition in record.conditions:
+        for condition in metric.conditions:
             name = f"where {condition.metric.name}{condition.symbol}{condition.value:g}"
             leave_out(name, np.repeat(~condition.holds(components[condition.metric.name]), sizes))
         signed = sign * values
@@ -122,8 +122,8 @@ def _of_shard(
         return counts
 
     let_interrupts_end_waits()
-    with ThreadPoolExecutor(options.threads or n_threads()) as pool:
-        yield from pool.map(counted, range(len(rows)))
+    with ThreadPoolExecutor(options.threads or n_threads()) as executor:
+        yield from executor.map(counted, range(len(rows)))
 
 
 def _excluded(excluded: Excluded, planned: Plan, n: int) -> list[np.ndarray]:

@@ -111,14 +111,14 @@ class Selection:
     @property
     def recorded(self) -> dict[str, Any]:
         """The options for the signature: `range_min`, and the others that differ from their defaults."""
-        chosen = {
+        values = {
             field.name: getattr(self, field.name)
             for field in fields(self)
             if field.name == "range_min" or getattr(self, field.name) != field.default
         }
         if self.positives is not None:
-            chosen["positives"] = identify(Path(self.positives))
-        return chosen
+            values["positives"] = identify(Path(self.positives))
+        return values
 
     @property
     def margins(self) -> list[str]:
@@ -161,7 +161,7 @@ def allowed(selection: Selection, positive: np.ndarray, scores: np.ndarray, sign
     return fits
 
 
-def kept(
+def choose_lines(
     selection: Selection, anchor: np.ndarray, candidate: np.ndarray, rank: np.ndarray, fits: np.ndarray, k: int
 ) -> np.ndarray:
     """Return which lines of lists are kept, at most k of each list: bool[n].
