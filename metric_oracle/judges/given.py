@@ -86,8 +86,8 @@ class GivenJudge:
             most=self.most,
             seconds_per_pair=self.seconds_per_pair,
         )
-        with kept(judge, self.keep, job) as with_kept:
-            yield with_kept
+        with keep_answers(judge, self.keep, job) as judge:
+            yield judge
 
     def known_pairs(self) -> set[str]:
         """Return the ids of the pairs that have a score already, in the files or in the folder `keep`."""
@@ -212,25 +212,25 @@ def _check_name(name: str) -> None:
         raise InputError("name", rule, shown(name), "Choose another.")
 
 
-def _direction(name: str, given: str | None) -> str:
+def _direction(name: str, direction: str | None) -> str:
     """Return which scores of a judge are better, by what was given or by its name."""
     usual = direction_of(name)
-    direction = given or usual
-    if direction is None:
+    better = direction or usual
+    if better is None:
         raise InputError(
             "direction",
             "must be given for a judge whose name is not that of a known tool",
             f"none for {shown(name)}",
             'Add direction = "higher" or direction = "lower".',
         )
-    if usual not in (None, direction):
+    if usual not in (None, better):
         raise InputError(
             "direction",
             "must be that of the known tool whose name the judge has",
-            f"{direction} for {shown(name)}, of which {usual} is better",
+            f"{better} for {shown(name)}, of which {usual} is better",
             "Correct it, or choose another name.",
         )
-    return direction
+    return better
 
 
 def _words(command: str) -> list[str]:
@@ -244,15 +244,15 @@ def _words(command: str) -> list[str]:
     return words
 
 
-def paths_of(given: str | Path | Sequence[str | Path] | None) -> tuple[Path, ...]:
+def paths_of(files: str | Path | Sequence[str | Path] | None) -> tuple[Path, ...]:
     """Return the paths of one file or several, or of none."""
-    if given is None:
+    if files is None:
         return ()
-    return (Path(given),) if isinstance(given, str | Path) else tuple(Path(path) for path in given)
+    return (Path(files),) if isinstance(files, str | Path) else tuple(Path(path) for path in files)
 
 
 @contextmanager
-def kept(judge: Judge, folder: Path | None, job: Job | None = None) -> Iterator[Judge]:
+def keep_answers(judge: Judge, folder: Path | None, job: Job | None = None) -> Iterator[Judge]:
     """Yield a judge whose answers are kept in a folder, which is locked in the body; without one, the judge.
 
     `job` is the lock of the folder, if the caller holds it for several judges.
@@ -261,12 +261,12 @@ def kept(judge: Judge, folder: Path | None, job: Job | None = None) -> Iterator[
         yield judge
         return
     with Judgements.open(folder, judge.name, judge.version, job) as before:
-        for pair, numbers in judge.known.items():  # those of files
+        for pair, numbers in judge.answers.items():  # those of files
             if pair not in before.of:
                 before.add(pair, numbers)
             elif before.of[pair][SCORE] != numbers[SCORE]:
                 raise InputError("files", "must have one score for a pair", f"another in {folder}", "Leave one out.")
-        yield replace(judge, known=before.of, keep=before.add)
+        yield replace(judge, answers=before.of, keep=before.add)
 
 
 def crepe_judge(model: ErrorModel) -> Judge:
@@ -293,22 +293,22 @@ def parted(
     """Return the names of metrics, and the judges that were given among them; None for the names if nothing was."""
     if metrics is None or isinstance(metrics, str):
         return names_of(metrics), []
-    given = [metrics] if isinstance(metrics, GivenJudge) else [*metrics]
-    judges = [one for one in given if isinstance(one, GivenJudge)]
+    listed = [metrics] if isinstance(metrics, GivenJudge) else [*metrics]
+    judges = [one for one in listed if isinstance(one, GivenJudge)]
     names = [one.name for one in judges]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(argument, "must have each judge once", shown(twice), "Leave one out, or name it otherwise.")
-    return names_of([one for one in given if not isinstance(one, GivenJudge)]), judges
+    return names_of([one for one in listed if not isinstance(one, GivenJudge)]), judges
 
 
 @contextmanager
-def opened_judges(given: Sequence[GivenJudge]) -> Iterator[list[Judge]]:
+def opened_judges(judges: Sequence[GivenJudge]) -> Iterator[list[Judge]]:
     """Yield the judges, ready to be asked."""
-    folders = dict.fromkeys(one.keep for one in given if one.keep is not None)
+    folders = dict.fromkeys(one.keep for one in judges if one.keep is not None)
     with ExitStack() as stack:
         jobs = {folder: stack.enter_context(Judgements.locked(folder)) for folder in folders}
-        yield [stack.enter_context(one.opened(None if one.keep is None else jobs[one.keep])) for one in given]
+        yield [stack.enter_context(one.opened(None if one.keep is None else jobs[one.keep])) for one in judges]
 
 
 def one_judge(

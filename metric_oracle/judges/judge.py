@@ -56,8 +56,8 @@ class Judge(Directed):
     best: float | None  # the best possible score, if it is known
     ask: Callable[[Sequence[Pair], Take], Asked] | None  # None if it has only what files have
     signature: Mapping[str, Any]  # what answers: a function, a command, files or a model
-    known: Mapping[str, dict[str, float]] = field(default_factory=dict)  # score and components by `pair_ids`
-    keep: Callable[[str, dict[str, float]], None] | None = None  # called with each new answer; `known` then has it
+    answers: Mapping[str, dict[str, float]] = field(default_factory=dict)  # score and components by `pair_ids`
+    keep: Callable[[str, dict[str, float]], None] | None = None  # called with each new answer; `answers` then has it
     most: int | None = None  # number of pairs that it may judge
     seconds_per_pair: float | None = None
 
@@ -83,7 +83,7 @@ class Judge(Directed):
 
     def n_kept(self, pairs: Iterable[Pair]) -> int:
         """Return how many of some distinct pairs were judged before."""
-        return sum(pair in self.known for pair in pair_ids(pairs)) if self.known else 0
+        return sum(pair in self.answers for pair in pair_ids(pairs)) if self.answers else 0
 
     def check_cost(self, n_pairs: int, n_kept: int, tell: Callable[[str], None] | None) -> None:
         """Tell, before the first pair is judged, how many will be, and the time; raise InputError if they are too many.
@@ -109,7 +109,7 @@ class Judge(Directed):
         """
         place = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
         ids, distinct = pair_ids(place), [*place]
-        asked = [i for i, pair in enumerate(ids) if pair not in self.known]
+        asked = [i for i, pair in enumerate(ids) if pair not in self.answers]
         new: dict[str, dict[str, float]] = {}
         wrong: dict[str, str] = {}  # what came instead of a number
 
@@ -132,7 +132,7 @@ class Judge(Directed):
         lacking = [ids[i] for i in asked if ids[i] not in new]
         if lacking or end:
             raise self._unanswered(len(ids if self.ask is None else asked), lacking, wrong, end)
-        answers = [new[pair] if pair in new else self.known[pair] for pair in ids]
+        answers = [new[pair] if pair in new else self.answers[pair] for pair in ids]
         which = np.array([place[pair] for pair in pairs], np.int64)
         scores = np.array([answer[SCORE] for answer in answers], np.float64)
         self._check_best(scores)
@@ -155,20 +155,20 @@ class Judge(Directed):
 
     def answered(self, pairs: Sequence[Pair], progress: Advance | None = None) -> "Judge":
         """Judge distinct pairs; return a judge that looks their scores up and scores no other pair."""
-        found = self.score(pairs, progress)
-        columns = {SCORE: found.scores.tolist(), **{name: part.tolist() for name, part in found.components.items()}}
+        judged = self.score(pairs, progress)
+        columns = {SCORE: judged.scores.tolist(), **{name: part.tolist() for name, part in judged.components.items()}}
         answers = (dict(zip(columns, numbers, strict=True)) for numbers in zip(*columns.values(), strict=True))
-        known = dict(zip(pair_ids(pairs), answers, strict=True))
-        return replace(self, ask=None, known=known, signature={**self.signature, **found.notes})
+        answer_of = dict(zip(pair_ids(pairs), answers, strict=True))
+        return replace(self, ask=None, answers=answer_of, signature={**self.signature, **judged.notes})
 
     def _check_best(self, scores: np.ndarray) -> None:
         """Raise InputError if a score is better than the best possible one."""
         if self.best is None or not len(scores):
             return
-        found = self.best_of(scores)
-        if self.sign * found > self.sign * self.best:
+        best = self.best_of(scores)
+        if self.sign * best > self.sign * self.best:
             raise InputError(
-                "best", f"must be a score that none is better than, as {found:g} is", f"{self.best:g}", "Name another."
+                "best", f"must be a score that none is better than, as {best:g} is", f"{self.best:g}", "Name another."
             )
 
     def _unanswered(self, n: int, lacking: Sequence[str], wrong: Mapping[str, str], end: str) -> InputError:
@@ -214,8 +214,8 @@ def numbers_in(answer: Any) -> dict[str, float] | None:
     with one that is no single word. Texts, which may quote a report, are left out.
     """
     fields = answer if isinstance(answer, Mapping) else {SCORE: answer}
-    found = {str(name): _number(value) for name, value in fields.items() if name not in COLUMNS}
-    numbers = {name: value for name, value in found.items() if value is not None and _WORD.fullmatch(name)}
+    values = {str(name): _number(value) for name, value in fields.items() if name not in COLUMNS}
+    numbers = {name: value for name, value in values.items() if value is not None and _WORD.fullmatch(name)}
     if SCORE not in fields and len(numbers) == 1 and next(iter(numbers)).lower().endswith(SCORE):
         numbers = dict.fromkeys([SCORE], next(iter(numbers.values())))
     return numbers if SCORE in numbers else None

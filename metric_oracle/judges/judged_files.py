@@ -19,7 +19,7 @@ def read_judged(paths: Sequence[Path], name: str) -> dict[str, dict[str, float]]
     A pair without a number is left out. Raise InputError for a table without the columns, for text among the scores,
     and for a pair that has different scores.
     """
-    found: dict[str, dict[str, float]] = {}
+    numbers_of: dict[str, dict[str, float]] = {}
     for path in paths:
         table = read_table(path)
         ids = table.texts("pair")
@@ -43,8 +43,8 @@ def read_judged(paths: Sequence[Path], name: str) -> dict[str, dict[str, float]]
         }
         for row, pair in enumerate(ids):
             numbers = numbers_in({column: cells[row] for column, cells in columns.items()})
-            if numbers is not None and found.setdefault(str(pair), numbers)[SCORE] != numbers[SCORE]:
+            if numbers is not None and numbers_of.setdefault(str(pair), numbers)[SCORE] != numbers[SCORE]:
                 raise InputError(
                     "files", "must have one score for a pair", f"another in {table.place_of(row)}", "Leave one out."
                 )
-    return found
+    return numbers_of

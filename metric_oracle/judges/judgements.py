@@ -98,12 +98,12 @@ class Judgements:
             self._job.remove(self._name)
             raise
 
-    def _write(self, record: dict[str, Any]) -> None:
+    def _write(self, entry: dict[str, Any]) -> None:
         """Append a line to the piece under way."""
         now = time.monotonic()
         is_synced = now - self._synced > PAUSE
         with naming(self.folder / self._name):
-            self._journal.append(self._file, record, is_synced=is_synced)
+            self._journal.append(self._file, entry, is_synced=is_synced)
         if is_synced:
             self._synced = now
 
@@ -141,7 +141,7 @@ def counted(folder: Path, *, check: bool = False) -> list[dict[str, Any]]:
     piece was changed.
     """
     job = Job(folder, RECORD)
-    found: dict[tuple[str, str], set[str]] = {}
+    pairs_of: dict[tuple[str, str], set[str]] = {}
     for name, piece in job.pieces.items():
         path = folder / name
         if not path.is_file():
@@ -153,7 +153,7 @@ def counted(folder: Path, *, check: bool = False) -> list[dict[str, Any]]:
         if check and lost:
             raise DamagedIndexError(lost, "A run with the judge asks for the pairs of those that are lost again.")
         if answers:
-            found.setdefault((judge["judge"], judge["version"]), set()).update(line["pair"] for line in answers)
+            pairs_of.setdefault((judge["judge"], judge["version"]), set()).update(line["pair"] for line in answers)
     return [
         {
             "judge": judge,
@@ -162,7 +162,7 @@ def counted(folder: Path, *, check: bool = False) -> list[dict[str, Any]]:
             "references": len({pair[:DIGITS] for pair in pairs}),
             "candidates": len({pair[DIGITS:] for pair in pairs}),
         }
-        for (judge, version), pairs in sorted(found.items())
+        for (judge, version), pairs in sorted(pairs_of.items())
     ]
 
 
@@ -198,10 +198,10 @@ def _judge_in(raw: bytes) -> dict[str, str]:
 def _former(line: bytes) -> dict[str, Any] | None:
     """Return a line of a piece of an earlier version, whose checksum is in the record of the job."""
     try:
-        record = json.loads(line)
+        entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and "check" not in record else None
+    return entry if isinstance(entry, dict) and "check" not in entry else None
 
 
 def _lost(path: Path, flaws: list[str], end: End, recorded: Any) -> str:
@@ -211,8 +211,8 @@ def _lost(path: Path, flaws: list[str], end: End, recorded: Any) -> str:
         flaws = [*flaws, f"{n - end.lines:,} lines are missing at the end"]
     if not flaws:
         return ""
-    shown = ", ".join(flaws[:3]) + (f" and {len(flaws) - 3:,} more" if len(flaws) > 3 else "")
-    return f"{path} was changed after it was written: {shown}; the other answers are kept."
+    listed = ", ".join(flaws[:3]) + (f" and {len(flaws) - 3:,} more" if len(flaws) > 3 else "")
+    return f"{path} was changed after it was written: {listed}; the other answers are kept."
 
 
 def _answers(recorded: Any) -> str:

@@ -42,25 +42,25 @@ class ScoreModel(Protocol):
 PairModel: TypeAlias = ErrorModel | ScoreModel
 
 
-def reads_pairs(record: Metric) -> bool:
+def reads_pairs(metric: Metric) -> bool:
     """Return whether a metric has a model that reads both reports of a pair together."""
-    return not record.is_searched
+    return not metric.is_searched
 
 
-def with_pair_models(records: Sequence[Metric], models: Mapping[str, PairModel]) -> Mapping[str, PairModel]:
+def with_pair_models(metrics: Sequence[Metric], models: Mapping[str, PairModel]) -> Mapping[str, PairModel]:
     """Return `models`, by representation, and the default models of metrics that read pairs and have none in it.
 
     Raise InputError if a metric has no default.
     """
     opened = dict(models)
-    for record in records:
-        if not reads_pairs(record) or record.representation in opened:
+    for metric in metrics:
+        if not reads_pairs(metric) or metric.representation in opened:
             continue
-        needs = record.reads
+        needs = metric.reads
         if needs.source is not None and needs.source.arguments:
             raise InputError(
                 needs.source.arguments[0],
-                f"must be given for metric {record.name!r}",
+                f"must be given for metric {metric.name!r}",
                 "None",
                 f"Add {needs.source.option}.",
             )
@@ -80,10 +80,10 @@ def score_pairs(
         counts, n_cut = model.count_errors(pairs)
         components = dict(zip(COMPONENTS, counts.T, strict=True))
         return totals(counts), components, {"truncated_pairs": n_cut} if n_cut else {}
-    found, noted = model.score_pairs(pairs)
-    names = found[0][1] if found else {}
-    scores = np.array([score for score, _ in found], np.float64)
-    return scores, {name: np.array([parts[name] for _, parts in found]) for name in names}, noted
+    answers, noted = model.score_pairs(pairs)
+    names = answers[0][1] if answers else {}
+    scores = np.array([score for score, _ in answers], np.float64)
+    return scores, {name: np.array([parts[name] for _, parts in answers]) for name in names}, noted
 
 
 def totals(counts: np.ndarray) -> np.ndarray:

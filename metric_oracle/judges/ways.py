@@ -38,13 +38,13 @@ def of_function(function: Callable[[list[Pair]], Any], batch: int) -> Ask:
 
     def ask(pairs: Sequence[Pair], take: Take) -> Asked:
         for first in range(0, len(pairs), batch):
-            given = [*pairs[first : first + batch]]
-            answers = _in_order(function(given))
-            if len(answers) != len(given):
+            asked = [*pairs[first : first + batch]]
+            answers = _in_order(function(asked))
+            if len(answers) != len(asked):
                 raise ArgumentError(
                     "judge",
                     "must return one score for each pair",
-                    f"{len(answers):,} for {len(given):,}",
+                    f"{len(answers):,} for {len(asked):,}",
                     "Return a list.",
                 )
             for i, answer in enumerate(answers, first):
@@ -177,8 +177,8 @@ class _Exchange:
     Polars lets a wait go on after SIGINT, of which Python then learns too late.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]", given: Iterator[bytes]) -> None:
-        self._process, self._given = process, given
+    def __init__(self, process: "subprocess.Popen[bytes]", lines: Iterator[bytes]) -> None:
+        self._process, self._lines = process, lines
         self._rest, self._read, self._has_ended = b"", b"", False
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
@@ -226,7 +226,7 @@ class _Exchange:
         assert written is not None
         try:
             if not self._rest:
-                self._rest = b"".join(islice(self._given, LINES_AT_ONCE))
+                self._rest = b"".join(islice(self._lines, LINES_AT_ONCE))
             if self._rest:
                 self._rest = self._rest[os.write(written.fileno(), self._rest) :]
                 return

@@ -34,7 +34,7 @@ from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.judges.given import GivenJudge, crepe_judge, kept, one_judge
+from metric_oracle.judges.given import GivenJudge, crepe_judge, keep_answers, one_judge
 from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import METRICS
 from metric_oracle.reading import Queries, attached, loaded
@@ -125,7 +125,7 @@ class _Run:
 
     def check_cost(self, wanted: Mapping[str, np.ndarray], tell: Callable[[str], None] | None) -> None:
         """Tell what it costs to judge the texts of each reference; raise InputError if they are too many."""
-        n_kept = self._judge.n_kept(self.pairs(wanted)) if self._judge.known else 0
+        n_kept = self._judge.n_kept(self.pairs(wanted)) if self._judge.answers else 0
         self._judge.check_cost(sum(map(len, wanted.values())), n_kept, tell)
 
     def pairs(self, wanted: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str]]:
@@ -470,5 +470,5 @@ def rerank(
 def _opened_crepe(crepe: Any, keep: str | Path | None, device: str | None) -> Iterator[Judge]:
     """Yield the checkpoint of CREPE as a judge."""
     model = open_crepe({} if crepe is None else crepe, device)["crepe"]
-    with kept(crepe_judge(model), None if keep is None else Path(keep)) as judge:
+    with keep_answers(crepe_judge(model), None if keep is None else Path(keep)) as judge:
         yield judge
