@@ -182,8 +182,8 @@ def single_queries(queries: Reports, n: int = SINGLES) -> list[Reports]:
     The first `SINGLE_WARM_UP` are for warm-up, followed by up to n others.
     """
     distinct = np.unique(queries.texts, return_index=True)[1]
-    chosen = np.random.default_rng(0).permutation(distinct)[: n + SINGLE_WARM_UP]
-    return [alone(queries, i) for i in np.sort(chosen).tolist()]
+    places = np.random.default_rng(0).permutation(distinct)[: n + SINGLE_WARM_UP]
+    return [alone(queries, i) for i in np.sort(places).tolist()]
 
 
 def after_warm_up(values: Sequence[T]) -> list[T]:
@@ -338,38 +338,38 @@ def run_bench(
     timed, and InputError or BackendError if an argument is wrong or nothing can be measured.
     """
     step = silent if progress is None else progress
-    records = [get_metric(name) for name in names_of(metrics) or METRICS]
+    searched = [get_metric(name) for name in names_of(metrics) or METRICS]
     _check(index, queries, backends, {"reports": reports, "tests": tests}, repetitions)
     with tempfile.TemporaryDirectory(prefix="oracle-bench-") as scratch:
         rows: list[Row] = []
         if index is not None and queries is not None:
             step("reading the test reports", None, None)
-            opened, names = open_index(index), [record.name for record in records]
+            opened, names = open_index(index), [metric.name for metric in searched]
             if metrics is None:
                 names = [name for name in names if name in opened.metrics] or opened.metrics
             parts = [_Part(opened, attached(queries), names)]
         else:
             size = reports or DEFAULT_SIZE[0], tests or DEFAULT_SIZE[1]
-            parts, rows = _synthetic(Path(scratch), records, size, step)
+            parts, rows = _synthetic(Path(scratch), searched, size, step)
         planned: list[tuple[_Part, str, Backend]] = []
         problem: Exception | None = None
-        for part, metric in [(one, name) for one in parts for name in one.metrics]:
+        for part, name in [(one, name) for one in parts for name in one.metrics]:
             usable = []
             for backend in backends:
                 try:
-                    retrieve(part.index, alone(part.queries, 0), metric, backend=backend, text=False)
+                    retrieve(part.index, alone(part.queries, 0), name, backend=backend, text=False)
                     usable.append(backend)
                 except (BackendError, InputError) as reason:
                     problem = problem or reason
-                    rows.append({"metric": metric, "backend": backend, "skipped": str(reason)})
+                    rows.append({"metric": name, "backend": backend, "skipped": str(reason)})
             if usable:
-                record = get_metric(metric)
-                pairs = _STATE_PAIRS if record.needs_encoder else _PAIRS
-                n_documents = len(part.index.representation(record).row_ptr) - 1
-                step(f"comparing the answers under {metric} with the reference's", None, None)
+                metric = get_metric(name)
+                pairs = _STATE_PAIRS if metric.needs_encoder else _PAIRS
+                n_documents = len(part.index.representation(metric).row_ptr) - 1
+                step(f"comparing the answers under {name} with the reference's", None, None)
                 sample = max(1, min(_SAMPLE, pairs // n_documents))
-                check_answers(part.index, part.queries, metric, usable, sample=sample)
-            planned += [(part, metric, backend) for backend in usable]
+                check_answers(part.index, part.queries, name, usable, sample=sample)
+            planned += [(part, name, backend) for backend in usable]
         if not planned:
             raise problem or BackendError(
                 f"nothing can be measured: {rows[0]['skipped']}.", "Choose other metrics or backends."
@@ -400,14 +400,14 @@ def _check(
 
 
 def _synthetic(
-    scratch: Path, records: Sequence[Metric], size: tuple[int, int], step: Progress
+    scratch: Path, metrics: Sequence[Metric], size: tuple[int, int], step: Progress
 ) -> tuple[list[_Part], list[Row]]:
     """Return a synthetic corpus, a smaller one for metrics over token states, and rows of metrics without an encoder.
 
     `size` has the numbers of reports and of test reports. The files are written into the folder `scratch`.
     """
     encoder = find_encoder()
-    plain, encoded = ([r.name for r in records if r.needs_encoder == needs] for needs in (False, True))
+    plain, encoded = ([r.name for r in metrics if r.needs_encoder == needs] for needs in (False, True))
     lacking = encoded if encoder is None else []
     rows = [{"metric": m, "backend": "cpu", "skipped": f"not installed: {encoder_command()}"} for m in lacking]
     smaller = min(size[0], MAX_ENCODED), min(size[1], MAX_QUERIES)
