@@ -16,7 +16,7 @@ ROWS = 50  # test reports per page
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Choice:
     """Filters and order of the test reports. The fields have the names that addresses have."""
 
     files: bool = False  # keep the order of the files
@@ -40,24 +40,24 @@ class Chosen:
     under: int | None = None
 
 
-FILTERS = tuple(one.name for one in fields(Chosen))
+FILTERS = tuple(one.name for one in fields(Choice))
 
 
 @dataclass(frozen=True)
 class Address:
     """The parameters of an address, without empty ones; also those that filter and order the table."""
 
-    given: Mapping[str, str] = field(default_factory=dict)
-    chosen: Chosen = Chosen()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    choice: Choice = Choice()
 
     @property
     def filters(self) -> dict[str, str]:
         """The parameters that choose and order test reports."""
-        return {name: self.given[name] for name in FILTERS if name in self.given}
+        return {name: self.parameters[name] for name in FILTERS if name in self.parameters}
 
     def integer(self, name: str, most: int) -> int | None:
         """Return a parameter as a whole number, None if it is not given; raise InputError if it is none to `most`."""
-        text = self.given.get(name)
+        text = self.parameters.get(name)
         if text is None:
             return None
         if text.isascii() and text.isdigit() and len(text) < 19 and int(text) <= most:
@@ -66,10 +66,10 @@ class Address:
 
     def number(self, name: str) -> float | None:
         """Return a parameter as a finite number, None if it is not given; raise InputError if it is none."""
-        if name not in self.given:
+        if name not in self.parameters:
             return None
         try:
-            value = float(self.given[name])
+            value = float(self.parameters[name])
         except ValueError:
             value = float("nan")
         if not np.isfinite(value):
@@ -86,16 +86,16 @@ class Address:
         return {"page": page, "pages": pages, "previous": previous, "next": following}
 
 
-def read_address(given: Mapping[str, str], cases: Cases, searched: Sequence[str] = ()) -> Address:
+def read_address(parameters: Mapping[str, str], cases: Cases, searched: Sequence[str] = ()) -> Address:
     """Check the parameters of an address, and leave out the empty ones.
 
     Addresses refer to words of `searched` by number. A greater one is of a server that ran earlier, and is left out.
     """
-    kept = {name: value for name, value in given.items() if value}
-    words = kept.get("words", "")
+    non_empty = {name: value for name, value in parameters.items() if value}
+    words = non_empty.get("words", "")
     if words.isascii() and words.isdigit() and int(words[:18]) >= len(searched):
-        del kept["words"]
-    address = Address(kept)
+        del non_empty["words"]
+    address = Address(non_empty)
     last, last_metric = len(cases.columns) - 1, len(cases.metric_names) - 1
     most = {
         "ties": 1 << 60,
@@ -105,46 +105,46 @@ def read_address(given: Mapping[str, str], cases: Cases, searched: Sequence[str]
         "label": len(LABELS) - 1,
         "under": last_metric,
     }
-    chosen: dict[str, Any] = {name: address.integer(name, most[name]) for name in most}
-    chosen |= {name: address.number(name) for name in ("low", "high")}
-    chosen |= {one.name: address.given.get(one.name) == "1" for one in fields(Chosen) if one.default is False}
+    values: dict[str, Any] = {name: address.integer(name, most[name]) for name in most}
+    values |= {name: address.number(name) for name in ("low", "high")}
+    values |= {one.name: address.parameters.get(one.name) == "1" for one in fields(Choice) if one.default is False}
     number = address.integer("words", len(searched) - 1)
-    return Address(kept, Chosen(**chosen, words="" if number is None else searched[number]))
+    return Address(non_empty, Choice(**values, words="" if number is None else searched[number]))
 
 
-def choose(cases: Cases, chosen: Chosen) -> pl.DataFrame:
+def choose(cases: Cases, choice: Choice) -> pl.DataFrame:
     """Return the rows of `Cases.frame` to show, in order."""
     predicates: list[Any] = [pl.lit(True)]
-    if chosen.fallback:
+    if choice.fallback:
         predicates.append(pl.col("fallback"))
-    if chosen.inexact:
+    if choice.inexact:
         predicates.append(pl.col("inexact"))
-    if chosen.rated:
+    if choice.rated:
         predicates.append(pl.col("rated"))
-    if chosen.ties is not None:
-        predicates.append(pl.col("ties") > chosen.ties)
-    if chosen.column is not None:
-        low, high = (end if given is None else given for end, given in ((-np.inf, chosen.low), (np.inf, chosen.high)))
-        predicates.append(pl.col(cases.columns[chosen.column].name).is_between(low, high))
-    if chosen.words:
-        predicates.append(_has_words(cases, chosen.words))
-    if chosen.label is not None and LABELS[chosen.label] in cases.frame.columns:
-        predicates.append(pl.col(LABELS[chosen.label]))
-    key = _key(cases, chosen)
+    if choice.ties is not None:
+        predicates.append(pl.col("ties") > choice.ties)
+    if choice.column is not None:
+        low, high = (end if limit is None else limit for end, limit in ((-np.inf, choice.low), (np.inf, choice.high)))
+        predicates.append(pl.col(cases.columns[choice.column].name).is_between(low, high))
+    if choice.words:
+        predicates.append(_has_words(cases, choice.words))
+    if choice.label is not None and LABELS[choice.label] in cases.frame.columns:
+        predicates.append(pl.col(LABELS[choice.label]))
+    key = _key(cases, choice)
     # Equal keys keep the order of the files. A score that is not known comes last in both directions.
     by = {"nulls_last": True, "maintain_order": True}
-    return cases.frame.filter(*predicates).sort(-key if chosen.turn else key, **by)
+    return cases.frame.filter(*predicates).sort(-key if choice.turn else key, **by)
 
 
-def _key(cases: Cases, chosen: Chosen) -> pl.Expr:
+def _key(cases: Cases, choice: Choice) -> pl.Expr:
     """Return the numbers by which test reports are sorted, the smallest first."""
-    if chosen.files:
+    if choice.files:
         return pl.col("q")
-    if chosen.sort is None:
+    if choice.sort is None:
         return -(pl.col("differ") + 0.5 * pl.col("distance"))
-    column = cases.columns[chosen.sort]
+    column = cases.columns[choice.sort]
     score = pl.col(column.name)
-    better = score if chosen.minus is None else score - pl.col(cases.columns[chosen.minus].name)
+    better = score if choice.minus is None else score - pl.col(cases.columns[choice.minus].name)
     return -column.sign * better
 
 

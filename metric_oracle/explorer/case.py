@@ -29,18 +29,18 @@ def details(cases: Cases, q: int, rank: int = 1, kind: str | None = None, *, cro
     every metric that index and queries allow.
     """
     study, reference = cases.ids[q], cases.reference(q)
-    shown: dict[str, Any] = {"query_id": study, "rank": rank, "reference": reference}
+    content: dict[str, Any] = {"query_id": study, "rank": rank, "reference": reference}
     if cases.sampled is not None:
         samples = cases.sampled.of(study, reference, [column.metric for column in cases.columns])
-        shown |= {"samples": samples} if samples else {}
+        content |= {"samples": samples} if samples else {}
     if cases.copied is not None:
         texts = {HUMAN: reference}
         for candidate in cases.candidates(q):
             if candidate.row < 0:
                 texts |= {cases.columns[c].system: candidate.text for c in candidate.columns}
         copies = cases.copied.of(study, texts, cases.index)
-        shown |= {"copies": copies} if copies else {}
-    return {**shown, "candidates": _candidates(cases, q, rank, kind, cross)}
+        content |= {"copies": copies} if copies else {}
+    return {**content, "candidates": _candidates(cases, q, rank, kind, cross)}
 
 
 def case(cases: Cases, q: int, address: Address, images: Images | None = None) -> dict[str, Any]:
@@ -51,13 +51,16 @@ def case(cases: Cases, q: int, address: Address, images: Images | None = None) -
     )
     rank = max(1, rank or 1)
     kind = None if show is None else kinds[show]
-    shown = details(cases, q, rank, kind)
-    known = [one for one in shown["candidates"] if has_report(one)]
-    unknown = [one for one in shown["candidates"] if not has_report(one)]
-    order = choose(cases, address.chosen)["q"].to_list()
+    content = details(cases, q, rank, kind)
+    with_report = [one for one in content["candidates"] if has_report(one)]
+    without_report = [one for one in content["candidates"] if not has_report(one)]
+    order = choose(cases, address.choice)["q"].to_list()
     at = order.index(q) if q in order else None
-    kept = {**address.filters, **{name: address.given[name] for name in ("show", "rank") if name in address.given}}
-    here = partial(link, f"/case/{q}", kept)
+    parameters = {
+        **address.filters,
+        **{name: address.parameters[name] for name in ("show", "rank") if name in address.parameters},
+    }
+    here = partial(link, f"/case/{q}", parameters)
     keys = [DIFF[0] if name == DIFF else str(i + 1) if i < 9 else "" for i, name in enumerate(kinds)]
     titles = ["plain words" if name == DIFF else name for name in kinds]
     choices = [("each by its own metric", "0", None), *zip(titles, keys, range(len(kinds)), strict=True)]
@@ -69,21 +72,23 @@ def case(cases: Cases, q: int, address: Address, images: Images | None = None) -
     return {
         "samples": [],
         "copies": [],
-        **shown,
-        "groups": known,
-        "unread": unknown,
-        "unread_metrics": list(dict.fromkeys(name for one in unknown for name in one["scores"])),
-        "image": image(shown["query_id"]),
-        "images": [image(one["candidate_id"], f"/{one['file']}/{rank}") if one["row"] >= 0 else "" for one in known],
-        "picked": min(max(1 if pick is None else pick, 1), len(known)),
-        "pick_links": [here(pick=i + 1) for i in range(len(known))],
+        **content,
+        "groups": with_report,
+        "unread": without_report,
+        "unread_metrics": list(dict.fromkeys(name for one in without_report for name in one["scores"])),
+        "image": image(content["query_id"]),
+        "images": [
+            image(one["candidate_id"], f"/{one['file']}/{rank}") if one["row"] >= 0 else "" for one in with_report
+        ],
+        "picked": min(max(1 if pick is None else pick, 1), len(with_report)),
+        "pick_links": [here(pick=i + 1) for i in range(len(with_report))],
         "kinds": [
             {"title": title, "key": key, "link": here(show=i), "is_shown": i == show} for title, key, i in choices
         ],
         "ranks": [{"rank": r, "link": here(rank=r)} for r in range(1, min(cases.ranks(q), 20) + 1)],
         "at": "" if at is None else f"{at + 1:,} of {len(order):,}",
-        "previous": link(f"/case/{order[at - 1]}", kept) if at else "",
-        "next": link(f"/case/{order[at + 1]}", kept) if at is not None and at + 1 < len(order) else "",
+        "previous": link(f"/case/{order[at - 1]}", parameters) if at else "",
+        "next": link(f"/case/{order[at + 1]}", parameters) if at is not None and at + 1 < len(order) else "",
         "back": link("/cases", address.filters, page=None if at is None else at // ROWS + 1),
         "json_link": link(f"/case/{q}.json", {"rank": str(rank)}),
     }
@@ -145,7 +150,7 @@ def _candidate(
         "file": None if first is None else first.file,
         "is_fallback": any(candidate.is_fallback for candidate in group),
         "is_exact": all(candidate.is_exact for candidate in group),
-        "opposites": contradicting.known,
+        "opposites": contradicting.pairs,
     }
 
 
@@ -191,10 +196,10 @@ templates.globals["phrases"] = phrases
 
 def _evidence_of_files(cases: Cases, q: int, text: str | None, row: int, chosen_by: Iterable[str]) -> dict[str, Any]:
     """Return the metrics among `chosen_by` that have evidence for a candidate, with it; or else a diff of the words."""
-    names = [name for name in dict.fromkeys(chosen_by) if cases.record(name) is not None]
+    names = [name for name in dict.fromkeys(chosen_by) if cases.metric(name) is not None]
     exhibits = {name: exhibit(cases, q, text, row, name) for name in names}
-    shown = {name: evidence for name, evidence in exhibits.items() if not isinstance(evidence, str)}
-    return shown or {DIFF: exhibit(cases, q, text, row, DIFF)}
+    of_metric = {name: evidence for name, evidence in exhibits.items() if not isinstance(evidence, str)}
+    return of_metric or {DIFF: exhibit(cases, q, text, row, DIFF)}
 
 
 def _counts(cases: Cases, counted: Counted) -> dict[str, Any]:

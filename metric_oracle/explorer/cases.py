@@ -158,8 +158,8 @@ class Cases:
 
     def candidates(self, q: int, rank: int = 1) -> list[Candidate]:
         """Return each file's candidate for test report `q` at a rank; for random retrieval the rank is the draw."""
-        found = (self.candidate_of(number, q, rank) for number, file in enumerate(self.joined) if file.columns)
-        return [candidate for candidate in found if candidate is not None]
+        candidates = (self.candidate_of(number, q, rank) for number, file in enumerate(self.joined) if file.columns)
+        return [candidate for candidate in candidates if candidate is not None]
 
     def best_texts(self, file: JoinedFile) -> list[str | None]:
         """Return the text of each test report's best candidate in a file, None if it is not known."""
@@ -217,17 +217,17 @@ class Cases:
         differ, distance = _disagreement(*_of_oracles(self))
         scores = {column.name: pl.Series(column.values, nan_to_null=True) for column in self.columns}
         rated = np.zeros(len(self.ids), bool) if self.rated is None else self.rated.has(self.ids)
-        known = {"differ": differ, "distance": distance, "rated": rated, **_positive_labels(self)}
-        return pl.DataFrame({"q": np.arange(len(self.ids)), **scores, **known}).with_columns(
+        others = {"differ": differ, "distance": distance, "rated": rated, **_positive_labels(self)}
+        return pl.DataFrame({"q": np.arange(len(self.ids)), **scores, **others}).with_columns(
             ties=pl.max_horizontal(pl.lit(0), *ties),
             fallback=pl.any_horizontal(pl.lit(False), *(one.fill_null(False) for one in fallback)),
             inexact=pl.any_horizontal(pl.lit(False), *(~one.fill_null(True) for one in proven)),
         )
 
-    def record(self, name: str) -> Metric | None:
-        """Return the registry's record of a metric of the files, None if the metric is unknown.
+    def metric(self, name: str) -> Metric | None:
+        """Return the metric of a name in the files, None if the metric is unknown.
 
-        For a user's composite the record is made from the weights in the file.
+        For a user's composite it is made from the weights in the file.
         """
         if name != COMPOSITE:
             return METRICS.get(name)
@@ -241,13 +241,13 @@ def _of_oracles(cases: Cases) -> tuple[np.ndarray, list[Any]]:
     Equal texts have one number. Where texts are not known, they are the corpus rows.
     """
     number: dict[Any, int] = {None: -1}
-    chosen = []
+    of_files = []
     for file in cases.joined:
         if "row" in file.table.column_names and is_oracle(file.signature) and file.columns:
             is_known = "text" in file.table.column_names or cases.index is not None
             texts = cases.best_texts(file) if is_known else file.of_best("row").to_pylist()
-            chosen.append([number.setdefault(text, len(number) - 1) for text in texts])
-    return np.array(chosen, np.int64).reshape(len(chosen), len(cases.ids)), list(number)[1:]
+            of_files.append([number.setdefault(text, len(number) - 1) for text in texts])
+    return np.array(of_files, np.int64).reshape(len(of_files), len(cases.ids)), list(number)[1:]
 
 
 def _disagreement(numbers: np.ndarray, texts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -88,7 +88,7 @@ class CopiedCases:
         That is what `shown_copy` and `_marked` return. For a file without texts, `texts` has the reports by the names
         of their sets, where they are known; `index` has the training reports.
         """
-        shown = []
+        copies = []
         for row in self.table.filter(pc.field("query_id") == study).to_pylist():
             text = row.get("text", texts.get(row["set"]))
             other = None
@@ -96,8 +96,8 @@ class CopiedCases:
                 other = index.take("text", np.array([row["run_row"]]))[0].as_py()
             if self.signature.get("masked"):
                 text, other = (None if one is None else masked(one) for one in (text, other))
-            shown.append({**shown_copy(row), **_marked(text, other, row["longest_run"])})
-        return shown
+            copies.append({**shown_copy(row), **_marked(text, other, row["longest_run"])})
+        return copies
 
 
 def read_copies(path: str | Path) -> CopiedCases:

@@ -38,7 +38,7 @@ _NO_GRAPH = Graph(*(frozenset() for _ in FAMILIES))
 
 def kinds_of(cases: Cases) -> list[str]:
     """Return the kinds of evidence that a page offers: the files' metrics, BLEU and ROUGE-L, and "diff"."""
-    names = [column.metric for column in cases.columns if cases.record(column.metric) is not None]
+    names = [column.metric for column in cases.columns if cases.metric(column.metric) is not None]
     usual = [name for name in ("bleu-2", "rouge-l") if name not in names]
     return list(dict.fromkeys([*names, *usual, DIFF]))
 
@@ -66,7 +66,7 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
         )
     if name == DIFF:
         return evidence.diff(reference, text)
-    metric = cases.record(name)
+    metric = cases.metric(name)
     if metric is None:
         return f"{name} has no evidence here, because its scores are from another tool."
     if not metric.is_sum and all(REPRESENTATIONS[kind].is_of_texts for kind in metric.representations):
@@ -97,15 +97,15 @@ class Opposites(NamedTuple):
 
     # Each with its origin: "RadGraph" for presence, side, severity and change, "CheXbert" for positive and negative
     # findings, "words" for the texts where neither is known.
-    known: list[tuple[str, Opposite]]
+    pairs: list[tuple[str, Opposite]]
     # Of reference and candidate: spans in the text, and what the other one says there. None if a text is not known.
     places: list[dict[Span, str]] | None = None
 
-    def mark(self, shown: Evidence | str) -> Evidence | str:
+    def mark(self, exhibit: Evidence | str) -> Evidence | str:
         """Return evidence with the words marked that the other text contradicts; a sentence is returned unchanged."""
-        if isinstance(shown, str) or self.places is None or not any(self.places):
-            return shown
-        return mark(shown, self.places)
+        if isinstance(exhibit, str) or self.places is None or not any(self.places):
+            return exhibit
+        return mark(exhibit, self.places)
 
 
 def opposites(cases: Cases, q: int, row: int, text: str | None) -> Opposites:
@@ -116,35 +116,35 @@ def opposites(cases: Cases, q: int, row: int, text: str | None) -> Opposites:
     position = cases.query(q)
     reference = cases.reference(q)
     texts = None if text is None or reference is None else (reference, text)
-    known: list[tuple[str, Opposite]] = []
+    contradictions: list[tuple[str, Opposite]] = []
     by_labels: list[dict[Span, str]] = [{}, {}]
     by_graph: list[dict[Span, str]] = [{}, {}]
     both, is_known = set[str](), False
     if cases.index is not None and cases.queries is not None and position is not None and row >= 0:
         both = set(cases.queries.attached) & set(cases.index.content["representations"])
     if "labels" in both and position is not None:
-        shown = _labels(cases, METRICS["chexbert:labels"], position, row, "", "")
-        rows = [] if isinstance(shown, str) else shown.rows
-        is_known = not isinstance(shown, str)
-        known += [("CheXbert", Opposite(*one[:3])) for one in rows if one[3] == "opposite"]
+        labels = _labels(cases, METRICS["chexbert:labels"], position, row, "", "")
+        rows = [] if isinstance(labels, str) else labels.rows
+        is_known = not isinstance(labels, str)
+        contradictions += [("CheXbert", Opposite(*one[:3])) for one in rows if one[3] == "opposite"]
         by_labels = by_labels if texts is None else places_of_labels(texts, rows)
     if "radgraph" in both and position is not None:
         graphs = _graphs(cases, METRICS["radgraph"], position, row)
-        known, is_known = [("RadGraph", opposite) for opposite in of_graphs(*graphs)] + known, True
+        contradictions, is_known = [("RadGraph", opposite) for opposite in of_graphs(*graphs)] + contradictions, True
         by_graph = by_graph if texts is None else places_of_graphs(texts, graphs)
     if texts is None:
-        return Opposites(known)
+        return Opposites(contradictions)
     if not is_known:
-        found = of_texts(*texts)
-        of_words = [places_of_words(texts, opposite) for opposite in found]
+        by_words = of_texts(*texts)
+        of_words = [places_of_words(texts, opposite) for opposite in by_words]
         places = [{at: other for one in of_words for at, other in one[side].items()} for side in (0, 1)]
-        return Opposites([("words", opposite) for opposite in found], places)
+        return Opposites([("words", opposite) for opposite in by_words], places)
     # A graph names the words themselves: where both sources know a place, its mark is the one.
     places = [
         {**{at: other for at, other in side.items() if not _overlaps(at, first)}, **first}
         for side, first in zip(by_labels, by_graph, strict=True)
     ]
-    return Opposites(known, places)
+    return Opposites(contradictions, places)
 
 
 def _overlaps(span: Span, others: Iterable[Span]) -> bool:
@@ -191,8 +191,8 @@ def _encoded(cases: Cases, metric: Metric, position: int, row: int, **settings: 
 
 def _labels(cases: Cases, metric: Metric, position: int, row: int, reference: str, text: str) -> Evidence | str:
     pair = _encoded(cases, metric, position, row)
-    shown = evidence.labels if metric.representation == "labels" else evidence.agreement
-    return "A side has no labels." if pair is None else shown(*pair, metric)
+    display = evidence.labels if metric.representation == "labels" else evidence.agreement
+    return "A side has no labels." if pair is None else display(*pair, metric)
 
 
 def _bertscore(cases: Cases, metric: Metric, position: int, row: int, reference: str, text: str) -> Evidence | str:
@@ -206,10 +206,10 @@ def _bertscore(cases: Cases, metric: Metric, position: int, row: int, reference:
         note = str(error)
     if spans is not None and [len(side) for side in spans] != [len(item.states) for item in pair]:
         spans = None  # another tokenizer than the one that made the states
-    shown = evidence.bertscore(reference, text, pair, spans, int(str(metric.options["part"])))
+    exhibit = evidence.bertscore(reference, text, pair, spans, int(str(metric.options["part"])))
     is_weighted = any(signature.get("idf") not in (None, "off") for signature in cases.signatures)
     weights = "The score of the file has idf weights, the counts here have none." if is_weighted else ""
-    return replace(shown, note=" ".join(filter(None, [note or shown.note, weights])))
+    return replace(exhibit, note=" ".join(filter(None, [note or exhibit.note, weights])))
 
 
 def _word_pieces(cases: Cases, metric: Metric, texts: tuple[str, str]) -> tuple[Any, Any] | None:

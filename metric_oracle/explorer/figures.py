@@ -39,29 +39,29 @@ def sections(cases: Cases) -> list[PageSection]:
 
     A figure that cannot be drawn says why.
     """
-    shown = pools(cases)
+    parts = pools(cases)
     for number, file in enumerate(file for file in cases.files if isinstance(file, Expectation)):
         metric = file.signature["metric"]
-        shown.append(_section(f"chance-{number + 1}", f"Chance under {metric}", lambda file=file: file, _of_chance))  # type: ignore[misc]
+        parts.append(_section(f"chance-{number + 1}", f"Chance under {metric}", lambda file=file: file, _of_chance))  # type: ignore[misc]
     rated = cases.rated
     if rated is not None:
         ratings, scores = rated.ratings, rated.scores
-        shown.append(_section("align", "Agreement with radiologists", lambda: align(ratings, scores), _of_alignment))
-        shown.append(_section("failure-modes", "Failure modes", lambda: failure_modes(ratings), _of_modes))
-    return shown
+        parts.append(_section("align", "Agreement with radiologists", lambda: align(ratings, scores), _of_alignment))
+        parts.append(_section("failure-modes", "Failure modes", lambda: failure_modes(ratings), _of_modes))
+    return parts
 
 
 def pools(cases: Cases) -> list[PageSection]:
     """Return what the files of reranked pools say of the oracle under their judge."""
-    shown: list[PageSection] = []
+    parts: list[PageSection] = []
     for file in cases.files:
         if isinstance(file, Results) and "judge" in file.signature:
             bound = f"{bound_under(file.signature['judge'])}, as reports outside the pool were not scored"
-            said = [*([] if is_oracle(file.signature) else [bound]), *pool_lines(file)]
-            shown.append(
-                PageSection(f"pool-{len(shown) + 1}", name_of_results(file.signature), lines=["; ".join(said)])
+            lines = [*([] if is_oracle(file.signature) else [bound]), *pool_lines(file)]
+            parts.append(
+                PageSection(f"pool-{len(parts) + 1}", name_of_results(file.signature), lines=["; ".join(lines)])
             )
-    return shown
+    return parts
 
 
 def _section(

@@ -118,13 +118,13 @@ def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
         if len(rest) > 1:
             without_copies = Mark("oracle without copies", OTHER, at, float(rest.mean()), interval(rest))
     column = cases.columns[columns[0]]
-    shown = [mark for mark in marks.values() if np.isfinite(mark.mean)]
-    reach = [end for mark in shown for end in (mark.mean, *(mark.ends[:2] if mark.ends else ()))]
+    on_axis = [mark for mark in marks.values() if np.isfinite(mark.mean)]
+    reach = [end for mark in on_axis for end in (mark.mean, *(mark.ends[:2] if mark.ends else ()))]
     return Strip(
         metric,
         column.higher_is_better,
         n,
-        sorted(shown, key=lambda mark: column.sign * mark.mean),
+        sorted(on_axis, key=lambda mark: column.sign * mark.mean),
         min([0.0, *reach]),
         max([1.0, *reach]),
         without_copies,
@@ -154,17 +154,17 @@ def copies_of(cases: Cases) -> np.ndarray | None:
     if cases.index is not None and cases.queries is not None:
         corpus = {folded(text) for shard in cases.index.shards() for text in shard.distinct["text"].to_pylist()}
         return np.array([text is not None and folded(text) in corpus for text in references])
-    chosen = [texts for _, texts in oracle_texts(cases)]
+    texts_of_oracles = [texts for _, texts in oracle_texts(cases)]
     if (
-        not chosen
+        not texts_of_oracles
         or all(text is None for text in references)
-        or not any(text is not None for texts in chosen for text in texts)
+        or not any(text is not None for texts in texts_of_oracles for text in texts)
     ):
         return None
     return np.array(
         [
             reference is not None and any(text is not None and folded(text) == folded(reference) for text in texts)
-            for reference, *texts in zip(references, *chosen, strict=True)
+            for reference, *texts in zip(references, *texts_of_oracles, strict=True)
         ]
     )
 
@@ -183,10 +183,10 @@ def alone(cases: Cases) -> list[tuple[str, int]]:
 
     The list is empty if there is only one oracle.
     """
-    chosen = oracle_texts(cases)
+    of_oracles = oracle_texts(cases)
     counts = []
-    for place, (i, texts) in enumerate(chosen):
-        others = [other for at, (_, other) in enumerate(chosen) if at != place]
+    for place, (i, texts) in enumerate(of_oracles):
+        others = [other for at, (_, other) in enumerate(of_oracles) if at != place]
         counts.append(
             (cases.columns[i].metric, sum(text not in rest for text, *rest in zip(texts, *others, strict=True)))
         )
@@ -196,17 +196,17 @@ def alone(cases: Cases) -> list[tuple[str, int]]:
 # Test reports that tell most
 
 
-def telling(cases: Cases, shown: Sequence[Strip]) -> list[Telling]:
+def telling(cases: Cases, axes: Sequence[Strip]) -> list[Telling]:
     """Return up to four test reports, each chosen by a rule; a test report is chosen once.
 
     The rules: the oracles chose the most different reports; an oracle says the opposite of its test report; a model is
     furthest below its oracle, and furthest above it, as a share of the metric's axis.
     """
-    chosen = oracle_texts(cases)
-    first = _disagreement(cases, chosen)
+    of_oracles = oracle_texts(cases)
+    first = _disagreement(cases, of_oracles)
     cards = [] if first is None else [first]
-    contradiction = partial(_contradiction, cases, chosen)
-    below, above = partial(_furthest, cases, shown, -1), partial(_furthest, cases, shown, 1)
+    contradiction = partial(_contradiction, cases, of_oracles)
+    below, above = partial(_furthest, cases, axes, -1), partial(_furthest, cases, axes, 1)
     for rule in (contradiction, below, above):
         card = rule({card.q for card in cards})
         if card is not None:
@@ -214,7 +214,7 @@ def telling(cases: Cases, shown: Sequence[Strip]) -> list[Telling]:
     return cards
 
 
-ChosenReports = list[tuple[int, list[str | None]]]
+OracleTexts = list[tuple[int, list[str | None]]]
 
 
 def _words(text: str | None) -> frozenset[str]:
@@ -225,43 +225,43 @@ def _oracle(cases: Cases, i: int, q: int) -> str:
     return f"{cases.columns[i].system} {cases.columns[i].values[q]:z.2f}"
 
 
-def _disagreement(cases: Cases, chosen: ChosenReports) -> Telling | None:
+def _disagreement(cases: Cases, of_oracles: OracleTexts) -> Telling | None:
     """Return the test report for which the oracles chose the most different reports, None if they agree on all.
 
-    Among several, choose the one whose chosen reports share the fewest words. `chosen` is that of `oracle_texts`.
+    Among several, choose the one whose chosen reports share the fewest words. `of_oracles` is that of `oracle_texts`.
     """
     differ = cases.frame["differ"].to_numpy()
     most = int(differ.max(initial=0))
-    if most < 2 or len(chosen) < 2:
+    if most < 2 or len(of_oracles) < 2:
         return None
 
     def shared(q: int) -> float:
-        words = [_words(texts[q]) for _, texts in chosen]
+        words = [_words(texts[q]) for _, texts in of_oracles]
         return len(frozenset.intersection(*words)) / max(1, len(frozenset.union(*words)))
 
     q = min(np.flatnonzero(differ == most).tolist(), key=shared)
     metrics_of: dict[str | None, list[str]] = {}
-    for i, texts in chosen:
+    for i, texts in of_oracles:
         metrics_of.setdefault(texts[q], []).append(_oracle(cases, i, q))
     shown_texts = [(", ".join(names), text) for text, names in metrics_of.items()]
     return Telling("Metrics disagree most", q, shown_texts[:3])
 
 
-def _contradiction(cases: Cases, chosen: ChosenReports, shown_before: set[int]) -> Telling | None:
+def _contradiction(cases: Cases, of_oracles: OracleTexts, shown_before: set[int]) -> Telling | None:
     """Return a test report, not yet shown, that an oracle's report contradicts, None if there is none.
 
-    Among several, choose the one whose score ranks highest among all scores of its oracle. `chosen` is that of
+    Among several, choose the one whose score ranks highest among all scores of its oracle. `of_oracles` is that of
     `oracle_texts`; `shown_before` has positions of test reports.
     """
-    found = []
-    for i, texts in chosen:
+    contradictions = []
+    for i, texts in of_oracles:
         column = cases.columns[i]
         better = column.sign * column.values
         rank = np.argsort(np.argsort(np.nan_to_num(better, nan=-np.inf), kind="stable")) / len(better)
-        found += [(-float(rank[q]), i, q, row, text, line) for q, row, text, line in _opposed(cases, i, texts)]
-    for _, i, q, row, text, line in sorted(found, key=itemgetter(0)):
+        contradictions += [(-float(rank[q]), i, q, row, text, line) for q, row, text, line in _opposed(cases, i, texts)]
+    for _, i, q, row, text, line in sorted(contradictions, key=itemgetter(0)):
         contradicting = opposites(cases, q, row, text)  # what the page of the test report shows
-        if q not in shown_before and contradicting.known:
+        if q not in shown_before and contradicting.pairs:
             rule = f"An oracle seems to contradict its test report: {line}"
             return Telling(rule, q, [(_oracle(cases, i, q), text)], contradicting.places)
     return None

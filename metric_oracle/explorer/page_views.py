@@ -32,23 +32,23 @@ _NUMBERS = (
 def overview(cases: Cases) -> dict[str, Any]:
     """Return what the files say about each metric, and up to four test reports that `first_page.telling` chooses."""
     copies = copies_of(cases)
-    found = strips(cases, copies)
-    titles = {strip.metric: strip.title for strip in found}
+    on_axes = strips(cases, copies)
+    titles = {strip.metric: strip.title for strip in on_axes}
     n_differ = int((cases.frame["differ"] > 1).sum())
     return {
         "n_all": len(cases.ids),
-        "verdicts": verdicts(found),
-        "copies": copies_sentence(copies, found, cases.index is not None and cases.queries is not None),
+        "verdicts": verdicts(on_axes),
+        "copies": copies_sentence(copies, on_axes, cases.index is not None and cases.queries is not None),
         "differ": alone_sentence(alone(cases), titles, n_differ, len(cases.ids)),
-        "cards": [_card(cases, card) for card in telling(cases, found)],
+        "cards": [_card(cases, card) for card in telling(cases, on_axes)],
         "sections": pools(cases),
-        **drawn(found),
+        **drawn(on_axes),
     }
 
 
-def drawn(found: Iterable[Strip]) -> dict[str, Any]:
+def drawn(on_axes: Iterable[Strip]) -> dict[str, Any]:
     """Return the systems of each metric with their places on its axis, and the shapes of the marks."""
-    return {"strips": [(strip, places(strip)) for strip in found], "shapes": SHAPES}
+    return {"strips": [(strip, places(strip)) for strip in on_axes], "shapes": SHAPES}
 
 
 def _card(cases: Cases, card: Telling) -> dict[str, Any]:
@@ -65,9 +65,9 @@ def _card(cases: Cases, card: Telling) -> dict[str, Any]:
     }
 
 
-def systems(cases: Cases, found: Iterable[Strip]) -> dict[str, Any]:
+def systems(cases: Cases, on_axes: Iterable[Strip]) -> dict[str, Any]:
     """Return each metric's systems with their differences from the oracle, and the other figures."""
-    marks = {mark.column: mark for strip in found for mark in strip.marks}
+    marks = {mark.column: mark for strip in on_axes for mark in strip.marks}
     oracles = {column.metric: i for i, column in enumerate(cases.columns) if column.role == ORACLE}
     rows = []
     for i, column in enumerate(cases.columns):
@@ -92,13 +92,13 @@ def systems(cases: Cases, found: Iterable[Strip]) -> dict[str, Any]:
                 row["difference"] = float(np.nanmean(differences))
             row |= _ends("difference", mark and mark.difference and mark.difference.interval)
             better = column.sign * differences
-            given = {"sort": str(oracle), "minus": str(i)}
-            row["below"], row["below_link"] = _furthest(cases, given, int((better < 0).sum()))
-            row["above"], row["above_link"] = _furthest(cases, {**given, "turn": "1"}, int((better > 0).sum()))
+            parameters = {"sort": str(oracle), "minus": str(i)}
+            row["below"], row["below_link"] = _furthest(cases, parameters, int((better < 0).sum()))
+            row["above"], row["above_link"] = _furthest(cases, {**parameters, "turn": "1"}, int((better > 0).sum()))
         rows.append(row)
-    shown = drawn(found)
-    shown["strips"] = [(*one, [row for row in rows if row["metric"] == one[0].metric]) for one in shown["strips"]]
-    return {**shown, "rows": rows, "sections": sections(cases)}
+    content = drawn(on_axes)
+    content["strips"] = [(*one, [row for row in rows if row["metric"] == one[0].metric]) for one in content["strips"]]
+    return {**content, "rows": rows, "sections": sections(cases)}
 
 
 def _ends(name: str, interval: Any) -> dict[str, float | None]:
@@ -106,10 +106,10 @@ def _ends(name: str, interval: Any) -> dict[str, float | None]:
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def _furthest(cases: Cases, given: dict[str, str], n: int) -> tuple[list[tuple[str, str]], str]:
+def _furthest(cases: Cases, parameters: dict[str, str], n: int) -> tuple[list[tuple[str, str]], str]:
     """Return ids and links of the first of `n` test reports in the order of an address, and its link."""
-    order = choose(cases, read_address(given, cases).chosen)["q"].head(min(n, FURTHEST)).to_list()
-    return [(cases.ids[q], link(f"/case/{q}", given)) for q in order], link("/cases", given)
+    order = choose(cases, read_address(parameters, cases).choice)["q"].head(min(n, FURTHEST)).to_list()
+    return [(cases.ids[q], link(f"/case/{q}", parameters)) for q in order], link("/cases", parameters)
 
 
 def rows_of_systems(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -127,21 +127,21 @@ def copies(cases: Cases, address: Address) -> dict[str, Any]:
     copied = cases.copied
     assert copied is not None
     sets = copied.sets
-    chosen = address.integer("set", len(sets) - 1)
-    name, filters = (None, {}) if chosen is None else (sets[chosen], {"set": str(chosen)})
+    number = address.integer("set", len(sets) - 1)
+    name, filters = (None, {}) if number is None else (sets[number], {"set": str(number)})
     table = copied.of_set(name)
     paged = address.page("/copies", filters, table.num_rows)
-    shown = map(shown_copy, table.slice((paged["page"] - 1) * ROWS, ROWS).to_pylist())
+    rows = map(shown_copy, table.slice((paged["page"] - 1) * ROWS, ROWS).to_pylist())
     place = {study: q for q, study in enumerate(cases.ids)}
     return {
         "summary": copied.summary(),
         "is_masked": bool(copied.signature.get("masked")),
         "limits": (LIMITS[0], LONG, NOVELTY),
         "total": table.num_rows,
-        "rows": [{**row, "place": place.get(row["query_id"])} for row in shown],
+        "rows": [{**row, "place": place.get(row["query_id"])} for row in rows],
         "sets": [
-            ("all", "/copies", chosen is None),
-            *((one, link("/copies", {}, set=i), chosen == i) for i, one in enumerate(sets)),
+            ("all", "/copies", number is None),
+            *((one, link("/copies", {}, set=i), number == i) for i, one in enumerate(sets)),
         ],
         **paged,
     }
@@ -166,7 +166,7 @@ def live_metrics(cases: Cases) -> list[str]:
 
     Metrics with weights from the set of references (CIDEr-D) are left out: with one reference, all weights are 0.
     """
-    kinds = {kind for kind, record in REPRESENTATIONS.items() if record.is_of_texts}
+    kinds = {kind for kind, representation in REPRESENTATIONS.items() if representation.is_of_texts}
     available = [] if cases.index is None else cases.index.metrics
     return [name for name in available if set(METRICS[name].representations) <= kinds and METRICS[name].composable]
 

@@ -100,7 +100,7 @@ class Explorer:
     def table(self, request: Request) -> Response:
         """Show a page of the list of test reports, with the filters and in the order of the address."""
         address = self._address(request)
-        is_forgotten = request.query_params.get("words") and "words" not in address.given
+        is_forgotten = request.query_params.get("words") and "words" not in address.parameters
         return self._table(address, _FORGOTTEN if is_forgotten else "")
 
     def _table(self, address: Address, message: str = "", status: int = 200) -> Response:
@@ -144,9 +144,9 @@ class Explorer:
         q = self._position(request)
         rank = self._address(request).integer("rank", 1 << 60)
         with self._working:
-            shown = details(self.cases, q, max(1, rank or 1))
+            content = details(self.cases, q, max(1, rank or 1))
         name = re.sub(r"[^A-Za-z0-9._-]", "_", self.cases.ids[q])[:80]
-        return export(shown, f"report-{name}.json")
+        return export(content, f"report-{name}.json")
 
     def _position(self, request: Request) -> int:
         """Return the position of the test report that an address names."""

@@ -71,5 +71,5 @@ def _hash(content: str) -> str:
 
 def _case(cases: Cases, q: int) -> dict[str, Any]:
     """Return what the page shows of test report `q`: it leaves out candidates without reports."""
-    shown = details(cases, q, cross=False)
-    return {**shown, "candidates": [one for one in shown["candidates"] if has_report(one)]}
+    content = details(cases, q, cross=False)
+    return {**content, "candidates": [one for one in content["candidates"] if has_report(one)]}

@@ -55,12 +55,12 @@ class SampledCases:
                 if reference is None
                 else {name: np.asarray(pairwise(texts, name, [reference]))[:, 0] for name in of_texts}
             )
-            chosen = consensus({study: list(texts)}, named).chosen if named else {}
+            places_of_best = consensus({study: list(texts)}, named).chosen if named else {}
         best = {name: METRICS[name].best_of(values) for name, values in scored.items()}
         return [
             {
                 "name": name,
-                "consensus": [metric for metric, (place_of_best,) in chosen.items() if place_of_best == i],
+                "consensus": [metric for metric, (place_of_best,) in places_of_best.items() if place_of_best == i],
                 "logprob": logprob,
                 "text": text,
                 "scores": {metric: float(values[i]) for metric, values in scored.items()},
@@ -70,10 +70,10 @@ class SampledCases:
         ]
 
 
-def _reads_texts(metric: str) -> bool:
+def _reads_texts(name: str) -> bool:
     """Return whether the score of a pair depends on its two texts alone."""
-    record = METRICS.get(metric)
-    if record is None or record.counts_corpus:
+    metric = METRICS.get(name)
+    if metric is None or metric.counts_corpus:
         return False
-    representation = record.reads
+    representation = metric.reads
     return representation.is_of_texts and not representation.counts_queries

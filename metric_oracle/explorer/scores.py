@@ -30,9 +30,9 @@ def scored_metrics(cases: Cases) -> list[str]:
         return []
     attached = cases.queries.attached
     usual = {column.metric for column in cases.columns} | {
-        name for name, record in METRICS.items() if "score" in record.shown_in
+        name for name, metric in METRICS.items() if "score" in metric.shown_in
     }
-    composite = cases.record(COMPOSITE)
+    composite = cases.metric(COMPOSITE)
     usual |= set() if composite is None else set(composite.terms)
     weighted = any(signature.get("idf") not in (None, "off") for signature in cases.signatures)
     return [

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from metric_oracle.corpora.label_tables import LABELS
-from metric_oracle.explorer.addresses import ROWS, Address, Chosen, choose, link
+from metric_oracle.explorer.addresses import ROWS, Address, Choice, choose, link
 from metric_oracle.explorer.cases import MODEL, ORACLE, Cases
 
 _ROOM = 780  # pixels for columns, beside ids and words, in a window of 1,248
@@ -22,8 +22,8 @@ _VIEW = {"sort", "minus", "files", "turn", "under", "all"}  # which order and wh
 
 def table(cases: Cases, address: Address) -> dict[str, Any]:
     """Return a page of the table of test reports, with the filters and in the order of an address."""
-    chosen, filters = address.chosen, address.filters
-    order, columns, known = choose(cases, chosen), shown_columns(cases, chosen), informative(cases)
+    choice, filters = address.choice, address.filters
+    order, columns, positions = choose(cases, choice), shown_columns(cases, choice), informative(cases)
     paged = address.page("/cases", filters, len(order))
     return {
         "total": len(order),
@@ -31,14 +31,14 @@ def table(cases: Cases, address: Address) -> dict[str, Any]:
         "is_filtered": bool(set(filters) - _VIEW),
         "kept": [(name, value) for name, value in filters.items() if name in {*_VIEW, "words"}],
         "all_kept": list(filters.items()),
-        "chosen": asdict(chosen),
+        "choice": asdict(choice),
         "has_ratings": cases.rated is not None,
         "labels": [name for name in LABELS if name in cases.frame.columns],
         "columns": [column.name for column in cases.columns],
-        "constant": [column.name for i, column in enumerate(cases.columns) if i not in known],
+        "constant": [column.name for i, column in enumerate(cases.columns) if i not in positions],
         "headings": _headings(cases, address, columns),
         "histograms": [_histogram(cases, i, order, filters) for i in columns],
-        "views": [] if fits(cases, known) else _views(cases, address, len(known)),
+        "views": [] if fits(cases, positions) else _views(cases, address, len(positions)),
         "rows": _rows(cases, address, columns, order[(paged["page"] - 1) * ROWS : paged["page"] * ROWS]),
         "csv_link": link("/rows.csv", filters),
         "orders": [
@@ -51,7 +51,7 @@ def table(cases: Cases, address: Address) -> dict[str, Any]:
 
 def rows_of_table(cases: Cases, address: Address) -> dict[str, list[Any]]:
     """Return the columns of the whole table, with all systems, for the test reports that an address chooses."""
-    order = choose(cases, address.chosen)
+    order = choose(cases, address.choice)
     scores = order.select(column.name for column in cases.columns).to_dict(as_series=False)
     ids = [cases.ids[q] for q in order["q"].to_list()]
     return {"query_id": ids, **scores, "oracles_differ": order["differ"].to_list()}
@@ -67,63 +67,63 @@ def informative(cases: Cases) -> list[int]:
     return [i for i, column in enumerate(cases.columns) if differs(column.values)]
 
 
-def shown_columns(cases: Cases, chosen: Chosen) -> list[int]:
+def shown_columns(cases: Cases, choice: Choice) -> list[int]:
     """Return the positions of the columns that the table shows: as many as fit, models and each metric's oracle first.
 
     If these do not fit for all metrics, they are those of one metric.
     """
-    known = informative(cases)
-    if chosen.all:
-        return known
-    main = [i for i in known if cases.columns[i].role in (MODEL, ORACLE)]
-    sorted_by = {i for i in (chosen.sort, chosen.minus) if i is not None}
-    name = main_metric(cases, chosen)
-    of_metric = [[i for i in some if cases.columns[i].metric == name] for some in (known, main)]
-    choices = [*of_metric] if chosen.under is not None else [known, main, *of_metric]
+    all_columns = informative(cases)
+    if choice.all:
+        return all_columns
+    main = [i for i in all_columns if cases.columns[i].role in (MODEL, ORACLE)]
+    sorted_by = {i for i in (choice.sort, choice.minus) if i is not None}
+    name = main_metric(cases, choice)
+    of_metric = [[i for i in some if cases.columns[i].metric == name] for some in (all_columns, main)]
+    choices = [*of_metric] if choice.under is not None else [all_columns, main, *of_metric]
     for some in choices:
-        shown = [i for i in known if i in some or i in sorted_by]
-        if fits(cases, shown):
+        columns = [i for i in all_columns if i in some or i in sorted_by]
+        if fits(cases, columns):
             break
-    return shown
+    return columns
 
 
-def main_metric(cases: Cases, chosen: Chosen) -> str:
-    """Return the metric to show where only one fits: that of `chosen.under`, of the column to sort by, or the first."""
-    if chosen.under is not None:
-        return cases.metric_names[chosen.under]
-    return cases.metric_names[0] if chosen.sort is None else cases.columns[chosen.sort].metric
+def main_metric(cases: Cases, choice: Choice) -> str:
+    """Return the metric to show where only one fits: that of `choice.under`, of the column to sort by, or the first."""
+    if choice.under is not None:
+        return cases.metric_names[choice.under]
+    return cases.metric_names[0] if choice.sort is None else cases.columns[choice.sort].metric
 
 
-def fits(cases: Cases, shown: Sequence[int]) -> bool:
-    """Return whether the headings of the columns at the positions `shown` need no more than `_ROOM`."""
+def fits(cases: Cases, positions: Sequence[int]) -> bool:
+    """Return whether the headings of the columns at `positions` need no more than `_ROOM`."""
 
     def width(name: str) -> int:
         return _LETTER * max(_SHORTEST, *map(len, name.split() or [""])) + _MARGINS
 
     widths = [
         max(width(system), sum(width(cases.columns[i].metric) for i in columns))
-        for system, columns in systems(cases, shown)
+        for system, columns in systems(cases, positions)
     ]
     return sum(widths) <= _ROOM
 
 
-def systems(cases: Cases, shown: Sequence[int]) -> list[tuple[str, list[int]]]:
-    """Return each system and the positions of its columns among `shown`, in the order of their first columns."""
+def systems(cases: Cases, positions: Sequence[int]) -> list[tuple[str, list[int]]]:
+    """Return each system and the positions of its columns among `positions`, in the order of their first columns."""
     grouped: dict[str, list[int]] = {}
-    for i in shown:
+    for i in positions:
         grouped.setdefault(cases.columns[i].system, []).append(i)
     return list(grouped.items())
 
 
 def _headings(cases: Cases, address: Address, columns: Sequence[int]) -> list[dict[str, Any]]:
     """Return the systems, each with its columns: metric, link that sorts by it, and direction of the order."""
-    chosen = address.chosen
+    choice = address.choice
 
     def heading(i: int) -> dict[str, Any]:
         column = cases.columns[i]
-        is_here = chosen.sort == i and chosen.minus is None
-        rises = (column.sign > 0) == chosen.turn
-        turn = 1 if is_here and not chosen.turn else None
+        is_here = choice.sort == i and choice.minus is None
+        rises = (column.sign > 0) == choice.turn
+        turn = 1 if is_here and not choice.turn else None
         return {
             "name": column.metric,
             "is_lower_better": column.sign < 0,
@@ -138,18 +138,18 @@ def _headings(cases: Cases, address: Address, columns: Sequence[int]) -> list[di
 
 def _views(cases: Cases, address: Address, n: int) -> list[tuple[str, str, bool]]:
     """Return the choices of columns: name, address, and whether it is shown; `n` is the number of all columns."""
-    chosen, filters = address.chosen, address.filters
-    usual = shown_columns(cases, Chosen())
+    choice, filters = address.choice, address.filters
+    usual = shown_columns(cases, Choice())
     has_usual = len({cases.columns[i].metric for i in usual}) > 1
-    is_usual = has_usual and chosen.under is None and not chosen.all
-    only = "" if is_usual or chosen.all else main_metric(cases, chosen)
+    is_usual = has_usual and choice.under is None and not choice.all
+    only = "" if is_usual or choice.all else main_metric(cases, choice)
     return [
         *([("models and oracles", link("/cases", filters, under=None, all=None), is_usual)] if has_usual else []),
         *(
             (metric, link("/cases", filters, under=i, all=None), metric == only)
             for i, metric in enumerate(cases.metric_names)
         ),
-        (f"all {n} columns", link("/cases", filters, under=None, all=1), chosen.all),
+        (f"all {n} columns", link("/cases", filters, under=None, all=1), choice.all),
     ]
 
 
@@ -175,17 +175,17 @@ def _histogram(cases: Cases, i: int, order: pl.DataFrame, filters: dict[str, str
     return {"name": column.name, "n": len(scored), "mean": mean, "low": low, "high": high, "bars": bars}
 
 
-def _rows(cases: Cases, address: Address, columns: Sequence[int], shown: pl.DataFrame) -> list[dict[str, Any]]:
+def _rows(cases: Cases, address: Address, columns: Sequence[int], frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Return what the table shows of some rows of `Cases.frame`.
 
     It shows the report that an oracle found: the one by which the table is sorted, or else the first.
     """
     oracles = [i for i, column in enumerate(cases.columns) if column.role == ORACLE]
-    oracle = address.chosen.sort if address.chosen.sort in oracles else oracles[0] if oracles else None
+    oracle = address.choice.sort if address.choice.sort in oracles else oracles[0] if oracles else None
     order = [cases.columns[i] for _, of_system in systems(cases, columns) for i in of_system]
     scale = cache(lambda metric: scale_of(cases, metric))
     rows = []
-    for row in shown.to_dicts():
+    for row in frame.to_dicts():
         q = row["q"]
         best = None if oracle is None else cases.candidate_of(cases.columns[oracle].file, q)
         reference, text = cases.reference(q), None if best is None else best.text
