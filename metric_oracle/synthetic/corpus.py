@@ -110,9 +110,9 @@ def write_corpus(
     drafts = drafts_of(seed, "train")
     files = write_split(folder, "train", "train", drafts, n_reports, FIRST_ID, progress)
     files |= write_split(folder, "test", "test", drafts_of(seed, "test"), n_tests, first_test, progress)
-    for model, kept in MODELS.items() if models else ():
+    for model, share in MODELS.items() if models else ():
         draw = Random(f"{seed}/{model}").random
-        drafts = (edited(draft, kept, draw) for draft in drafts_of(seed, "test"))
+        drafts = (edited(draft, share, draw) for draft in drafts_of(seed, "test"))
         files |= write_split(folder, model, "test", drafts, n_tests, first_test, progress)
     if errors:
         for split, n, first_id in (("train", n_reports, FIRST_ID), ("test", n_tests, first_test)):
@@ -133,11 +133,11 @@ def write_samples(folder: Path, n_tests: int, n_samples: int, first_id: int, *, 
         for study, draft in enumerate(islice(drafts_of(seed, "test"), n_tests), start=first_id):
             texts, logprobs = [], []
             for sample in range(n_samples):
-                kept = 0.2 + 0.75 * draw()
-                written = edited(draft, kept, draw)
+                share = 0.2 + 0.75 * draw()
+                written = edited(draft, share, draw)
                 is_failure = draw() < 0.02
                 texts.append("" if is_failure else written.text)
-                logprobs.append(round(-20 * (1 - kept) - 12 * draw(), 3))
+                logprobs.append(round(-20 * (1 - share) - 12 * draw(), 3))
                 if not is_failure:
                     graphs.append(f'"{study}/{sample}": {_graph_json(written, "test")}')
             file.write(json.dumps({"id": str(study), "candidates": texts, "logprobs": logprobs}) + "\n")

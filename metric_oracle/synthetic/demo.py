@@ -112,9 +112,9 @@ def _compile(searches: Sequence[tuple[Path, Reports, str]]) -> None:
     of_kernel = {
         get_metric(search[-1]).kernel: search for search in reversed(searches) if not get_metric(search[-1]).is_sum
     }
-    with ProcessPoolExecutor(n_threads(), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(n_threads(), get_context("spawn")) as executor:
         let_interrupts_end_waits()
-        for done in [pool.submit(_search, *search) for search in of_kernel.values()]:
+        for done in [executor.submit(_search, *search) for search in of_kernel.values()]:
             done.result()
 
 
@@ -151,14 +151,14 @@ def run_demo(
             sample = corpus.take(np.arange(min(MAX_ENCODED, len(corpus.ids))))
             sample = replace(sample, opened_encoder=load_encoder(encoder, layer=5))
             small = build_index(sample, folder / "ENCODED", metrics=ENCODED)
-            chosen = np.unique([*range(min(n_tests, MAX_QUERIES)), shown_row])
-            fewer = queries.take(chosen)
-            runs += [(metric, small, fewer, int(np.searchsorted(chosen, shown_row))) for metric in ENCODED]
+            rows = np.unique([*range(min(n_tests, MAX_QUERIES)), shown_row])
+            fewer = queries.take(rows)
+            runs += [(metric, small, fewer, int(np.searchsorted(rows, shown_row))) for metric in ENCODED]
         step("compiling the searches, once", None, None)
         _compile([(searched.folder, batch.take(np.array([row])), metric) for metric, searched, batch, row in runs])
         outcomes = []
         for metric, searched, batch, shown_query in runs:
-            shown = retrieve(searched, batch.take(np.array([shown_query])), metric).table
+            answers = retrieve(searched, batch.take(np.array([shown_query])), metric).table
             step(f"oracle under {metric}", None, None)
             begin = time.perf_counter()
             scores = retrieve(searched, batch, metric, text=False).table["score"].to_numpy()
@@ -171,7 +171,7 @@ def run_demo(
                     float(scores.mean()),
                     float(drawn.to_numpy().mean()),
                     searched.n_reports * len(batch.ids) / seconds,
-                    (shown["score"][0].as_py(), shown["text"][0].as_py()),
+                    (answers["score"][0].as_py(), answers["text"][0].as_py()),
                 )
             )
         skipped = list(ENCODED) if encoder is None else []
@@ -206,9 +206,9 @@ def demo_tables(outcome: DemoOutcome) -> list[Any]:
     heads = ["reports", "mean oracle score", "mean random score", "pairs per second"]
     example: list[Any] = [Text("One test report and its oracle reports", style="bold"), Text("")]
     example += [Padding(one_line(outcome.example), (0, 0, 0, 2)), Text("")]
-    found: dict[str, list[str]] = {}  # text -> the metrics that find it
+    scores_of: dict[str, list[str]] = {}  # text -> the metrics that find it
     for row in outcome.metrics:
-        found.setdefault(row.top[1], []).append(f"{row.metric}  {row.top[0]:.4f}")
-    for text, scores in found.items():
+        scores_of.setdefault(row.top[1], []).append(f"{row.metric}  {row.top[0]:.4f}")
+    for text, scores in scores_of.items():
         example += [Text(", ".join(scores)), Padding(one_line(text), (0, 0, 0, 2))]
     return [PaperTable(title, heads, rows, notes, "metric"), *example]

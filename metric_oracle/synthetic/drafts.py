@@ -120,7 +120,7 @@ def compose(draw: Draw, length_shares: tuple[float, ...]) -> Draft:
         length += 1
     is_upper, has_typo = draw() < _UPPER_SHARE, draw() < _TYPO_SHARE
     shares, sections = _section_tables()
-    chosen: list[tuple[int, Sentence]] = []
+    placed: list[tuple[int, Sentence]] = []
     used: set[str | int] = set()  # sections and labels that occur
     for _ in range(4 * length):
         name, position, table = sections[bisect(shares, draw() * shares[-1])]
@@ -138,11 +138,11 @@ def compose(draw: Draw, length_shares: tuple[float, ...]) -> Draft:
         used |= sentence.topics
         if name not in _REPEATABLE_SECTIONS:
             used.add(name)
-        chosen.append((position, sentence))
-        if len(chosen) == length:
+        placed.append((position, sentence))
+        if len(placed) == length:
             break
-    chosen.sort(key=lambda item: item[0])
-    sentences = [sentence for _, sentence in chosen]
+    placed.sort(key=lambda item: item[0])
+    sentences = [sentence for _, sentence in placed]
     return assemble(
         sentences,
         is_numbered=len(sentences) > 1 and draw() < _NUMBERED_SHARE,
@@ -205,14 +205,14 @@ def assemble(
     return Draft(_wrap(text) if is_wrapped else text, graph, tuple(labels), tuple(sentences))
 
 
-def edited(draft: Draft, kept: float, draw: Draw) -> Draft:
-    """Return a report in which each sentence is kept with probability `kept`, and otherwise replaced or left out.
+def edited(draft: Draft, share: float, draw: Draw) -> Draft:
+    """Return a report in which each sentence is kept with probability `share`, and otherwise replaced or left out.
 
     A report of which nothing is left gets one new sentence. `draw` returns random numbers from 0 to 1.
     """
     sentences = []
     for sentence in draft.sentences:
-        if draw() < kept:
+        if draw() < share:
             sentences.append(sentence)
         elif draw() < 0.5:
             sentences += compose(draw, (1.0,)).sentences

@@ -123,13 +123,13 @@ def _candidate(draft: Draft, draw: Draw) -> ReportWithErrors:
                 break
             if draw() < _GIVEN_UP:
                 break
-    kept = [edit for edit in sentences if edit.is_wrong or not _is_idle(edit.notation) or draw() >= _LEFT_OUT]
-    kept = [edit if edit.is_wrong and draw() < 0.5 else _Edit(_reword(edit.notation, draw)) for edit in kept]
-    if draw() < _ADDED or not kept:
-        kept.append(_Edit(_idle_sentence(topics, draw)))
+    edits = [edit for edit in sentences if edit.is_wrong or not _is_idle(edit.notation) or draw() >= _LEFT_OUT]
+    edits = [edit if edit.is_wrong and draw() < 0.5 else _Edit(_reword(edit.notation, draw)) for edit in edits]
+    if draw() < _ADDED or not edits:
+        edits.append(_Edit(_idle_sentence(topics, draw)))
     if draw() < _SHUFFLED:
-        kept.sort(key=lambda _: draw())
-    compiled = [compile_sentence(edit.notation) for edit in kept]
+        edits.sort(key=lambda _: draw())
+    compiled = [compile_sentence(edit.notation) for edit in edits]
     is_numbered = len(compiled) > 1 and draw() < _NUMBERED
     return ReportWithErrors(assemble(compiled, is_numbered=is_numbered), tuple(counts))
 
@@ -230,9 +230,9 @@ def _make_up_comparison(sentences: list[_Edit], topics: _Topics, draw: Draw) -> 
 def _leave_out_comparison(sentences: list[_Edit], topics: _Topics, draw: Draw) -> bool:
     for i in _findings(sentences, draw):
         words = sentences[i].notation.split()
-        kept = _without_tail(words) or words[1:] if words[0] in _TRENDS else _without_tail(words)
-        if kept and not _compares(" ".join(kept)):
-            sentences[i] = _Edit(" ".join(kept), True)
+        rest = _without_tail(words) or words[1:] if words[0] in _TRENDS else _without_tail(words)
+        if rest and not _compares(" ".join(rest)):
+            sentences[i] = _Edit(" ".join(rest), True)
             return True
     return False
 
