@@ -196,10 +196,10 @@ def create_survey(
         stratify = read_strata(stratify, tests.options.id_column)
     categories = _categories(options.categories)
     text = INSTRUCTIONS if options.instructions is None else read_text(Path(options.instructions))[0]
-    given = {name: attached(source) for name, source in candidates.items()}
-    results = {name: _read_results(side.data) for name, side in given.items()}
+    sides_of = {name: attached(source) for name, source in candidates.items()}
+    results = {name: _read_results(side.data) for name, side in sides_of.items()}
     default = section_of(*results.values())
-    models = {name: side for name, side in given.items() if not isinstance(results[name], Results)}
+    models = {name: side for name, side in sides_of.items() if not isinstance(results[name], Results)}
     sides = Sides.of(tests, models, _OF_CANDIDATES).read(default)
     reports = sides.read_truth
     candidate_data = {
@@ -208,46 +208,46 @@ def create_survey(
     }
     read = {name: texts for name, (texts, _) in candidate_data.items()}
     reference_of = dict(zip(reports.ids, reports.texts, strict=True))
-    pool = [study for study in reports.ids if not options.unequal or any(study in texts for texts in read.values())]
-    if len(pool) < studies:
+    usable = [study for study in reports.ids if not options.unequal or any(study in texts for texts in read.values())]
+    if len(usable) < studies:
         raise InputError(
             "studies",
-            f"must be at most {len(pool):,}, the references to draw from",
+            f"must be at most {len(usable):,}, the references to draw from",
             studies,
             "Draw fewer, give more references, or check the ids.",
         )
 
     rng = np.random.default_rng(options.seed)
-    shuffled = [pool[position] for position in rng.permutation(len(pool))]
+    shuffled = [usable[position] for position in rng.permutation(len(usable))]
     drawn = shuffled[:studies] if stratify is None else _evenly(shuffled, studies, stratify)
     if not options.unequal:
         _check_complete(drawn, read)
     again = [drawn[position] for position in rng.permutation(studies)[: options.repeats]]
-    shown, keys = [], []
+    pages, keys = [], []
     for position, study in enumerate([*drawn, *again]):
         of_study = {name: texts[study] for name, texts in read.items() if study in texts}
         names = [[*of_study][i] for i in rng.permutation(len(of_study))]
         texts, positions = _arranged(names, of_study, options.identical)
-        shown.append({"reference": reference_of[study], "candidates": texts})
+        pages.append({"reference": reference_of[study], "candidates": texts})
         strata = {} if stratify is None else {"stratum": stratify[study]}
         keys.append({"study_id": study, "positions": positions, "is_repeat": position >= studies, **strata})
 
-    own_orders = {rater: _own_order(shown, studies, rng) for rater in raters} if options.order == "per-rater" else {}
+    own_orders = {rater: _own_order(pages, studies, rng) for rater in raters} if options.order == "per-rater" else {}
     content = {
         "format": FORMAT, "version": VERSION, "made_by": f"metric-oracle {version('metric-oracle')}",
-        "categories": categories, "instructions": text, "raters": list(raters), "studies": shown,
+        "categories": categories, "instructions": text, "raters": list(raters), "studies": pages,
         **({"orders": own_orders} if own_orders else {}),
     }  # fmt: skip
     key = {
         "seed": int(options.seed), "identical": options.identical, "order": options.order, "unequal": options.unequal,
         "candidates": list(candidates), "studies": keys,
         "references": reports.source,
-        "strata": None if stratify is None else dict(Counter(stratify[study] for study in pool)),
+        "strata": None if stratify is None else dict(Counter(stratify[study] for study in usable)),
         "scores": {
             name: {metric: [scores.get(study) for study in drawn] for metric, scores in by_metric.items()}
             for name, (_, by_metric) in candidate_data.items()
         },
-        "sources": {name: identify(Path(g.data)) for name, g in given.items() if isinstance(g.data, str | Path)},
+        "sources": {name: identify(Path(g.data)) for name, g in sides_of.items() if isinstance(g.data, str | Path)},
     }  # fmt: skip
     _write(out, content, key)
     return open_survey(out)
@@ -272,8 +272,8 @@ def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
             "Rename them.",
         )
     # The tables of the export are read by the rules of all files.
-    for what, given in (("candidates", names), ("raters", raters)):
-        bad = changed_as_ids(given)
+    for what, names_of_kind in (("candidates", names), ("raters", raters)):
+        bad = changed_as_ids(names_of_kind)
         if bad:
             raise InputError(
                 what,
@@ -412,25 +412,25 @@ def _arranged(names: Sequence[str], texts: Mapping[str, str], identical: str) ->
 
     `texts` is type -> text. If `identical` is "once", types with texts that are equal up to blanks share one.
     """
-    shown: list[str] = []
+    distinct: list[str] = []
     position_of: dict[str, int] = {}
     positions = {}
     for name in names:
         text = " ".join(texts[name].split()) if identical == "once" else name
         if text not in position_of:
-            position_of[text] = len(shown)
-            shown.append(texts[name])
+            position_of[text] = len(distinct)
+            distinct.append(texts[name])
         positions[name] = position_of[text]
-    return shown, positions
+    return distinct, positions
 
 
-def _own_order(shown: Sequence[Mapping[str, Any]], n_studies: int, rng: np.random.Generator) -> list[Any]:
-    """Return a random order for one rater: [position of a study in `shown`, order of its candidates] for each.
+def _own_order(studies: Sequence[Mapping[str, Any]], n_studies: int, rng: np.random.Generator) -> list[Any]:
+    """Return a random order for one rater: [position of a study in `studies`, order of its candidates] for each.
 
     The studies behind the first `n_studies`, which are repeated ones, are last in it, too.
     """
-    positions = [*rng.permutation(n_studies), *(n_studies + rng.permutation(len(shown) - n_studies))]
-    return [[int(position), rng.permutation(len(shown[position]["candidates"])).tolist()] for position in positions]
+    positions = [*rng.permutation(n_studies), *(n_studies + rng.permutation(len(studies) - n_studies))]
+    return [[int(position), rng.permutation(len(studies[position]["candidates"])).tolist()] for position in positions]
 
 
 def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:

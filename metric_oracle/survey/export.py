@@ -99,7 +99,7 @@ def survey_status(folder: SurveyFolder) -> list[dict[str, Any]]:
     [('ann', 0, 5), ('bob', 0, 5)]
     """
     survey = open_survey(folder)
-    records = []
+    rows = []
     for rater in survey.raters:
         history = survey.log(rater).read()
         done = {position for position, event in history.latest.items() if not event.open_cells}
@@ -107,7 +107,7 @@ def survey_status(folder: SurveyFolder) -> list[dict[str, Any]]:
             all((position, i) in done for i in range(len(study.candidates)))
             for position, study in enumerate(survey.studies)
         ]
-        records.append(
+        rows.append(
             {
                 "rater": rater,
                 "studies": sum(complete),
@@ -120,28 +120,28 @@ def survey_status(folder: SurveyFolder) -> list[dict[str, Any]]:
                 "unsure": survey.log(rater).unsure if history.is_unsure else "",
             }
         )
-    return records
+    return rows
 
 
-def status_table(records: list[dict[str, Any]]) -> PaperTable:
+def status_table(rows: list[dict[str, Any]]) -> PaperTable:
     """Return the table of what `survey_status` returned, a row for each rater."""
-    torn = [f"{r['rater']}: a torn line of {r['torn_bytes']} bytes, never saved." for r in records if r["torn_bytes"]]
-    torn += [f"{record['unsure']}." for record in records if record["unsure"]]
+    torn = [f"{r['rater']}: a torn line of {r['torn_bytes']} bytes, never saved." for r in rows if r["torn_bytes"]]
+    torn += [f"{row['unsure']}." for row in rows if row["unsure"]]
     columns: dict[str, Format] = {
         "finished studies": _studies,
         "open cells": number_of("open_cells", ","),
         "saves": number_of("saves", ","),
         "last save (UTC)": _last_save,
     }
-    return listing("Survey", records, lambda record: rater_name(record["rater"]), columns, torn, "rater")
+    return listing("Survey", rows, lambda row: rater_name(row["rater"]), columns, torn, "rater")
 
 
-def _studies(record: Mapping[str, Any]) -> str:
-    return f"{record['studies']} of {record['of_studies']}"
+def _studies(row: Mapping[str, Any]) -> str:
+    return f"{row['studies']} of {row['of_studies']}"
 
 
-def _last_save(record: Mapping[str, Any]) -> str:
-    return record["last_save"][:16].replace("T", " ") if record["last_save"] else NOTHING
+def _last_save(row: Mapping[str, Any]) -> str:
+    return row["last_save"][:16].replace("T", " ") if row["last_save"] else NOTHING
 
 
 def export_survey(

@@ -143,11 +143,11 @@ def _is_key(key: Mapping[str, Any], survey: Survey) -> bool:
         return False
     if "references" not in key or len(key["studies"]) != len(survey.studies):
         return False
-    for study, shown in zip(key["studies"], survey.studies, strict=True):
+    for study, of_page in zip(key["studies"], survey.studies, strict=True):
         positions = study.get("positions") if isinstance(study, dict) else None
         if not isinstance(positions, dict) or not isinstance(study.get("study_id"), str) or "is_repeat" not in study:
             return False
-        places = range(len(shown.candidates))
+        places = range(len(of_page.candidates))
         if not positions.keys() <= {*key["candidates"]} or any(place not in places for place in positions.values()):
             return False
     return True

@@ -104,7 +104,7 @@ class Log:
     def start(self) -> None:
         """Make the empty log of a new survey."""
         self.path.touch()
-        self._record(End())
+        self._write_end(End())
 
     def _begin(self) -> None:
         """Forget all that was read."""
@@ -167,7 +167,7 @@ class Log:
                 return End()  # of an earlier version
         return None
 
-    def _record(self, end: End) -> None:
+    def _write_end(self, end: End) -> None:
         """Write the acknowledged end of the log beside it."""
         write_json(self.beside, {**self._owner, **end._asdict()})
 
@@ -205,7 +205,7 @@ class Log:
                 os.fsync(file)
                 self._is_synced = True
             if saved != self._journal.end or not self.beside.exists():
-                self._record(self._journal.end)
+                self._write_end(self._journal.end)
         except OSError as error:
             raise _unsaved(self.path, error) from error
         return torn
@@ -262,10 +262,10 @@ class Log:
 
     def _event(self, line: JournalLine) -> Event | None:
         """Return the event of a line of the log; None if it is not valid, or not the one that comes next."""
-        record = line.record or {}
+        fields = line.record or {}
         try:
-            self._check({**record, "base": 0})
-            event = Event(**{name: record[name] for name in Event.__dataclass_fields__})
+            self._check({**fields, "base": 0})
+            event = Event(**{name: fields[name] for name in Event.__dataclass_fields__})
         except (TypeError, KeyError, InputError):
             return None
         is_next = event.seq == len(self._history.by_id) + 1 and event.id not in self._history.by_id
@@ -277,20 +277,20 @@ class Log:
         if mark and check != sha256(body).hexdigest()[:16].encode() + b'"}\n':
             return None
         try:
-            record = json.loads(body + b"}" if mark else line)
+            fields = json.loads(body + b"}" if mark else line)
         except (ValueError, RecursionError):
             return None
-        is_one = isinstance(record, dict) and record.keys() == {*Event.__dataclass_fields__, "survey"}
-        return record if is_one and line.endswith(b"}\n") else None
+        is_one = isinstance(fields, dict) and fields.keys() == {*Event.__dataclass_fields__, "survey"}
+        return fields if is_one and line.endswith(b"}\n") else None
 
     def _append(self, file: int, event: Event) -> None:
         """Append an event to the file, sync it, and add the event to the history; raise SaveError if that fails."""
-        record = {name: getattr(event, name) for name in Event.__dataclass_fields__}
+        fields = {name: getattr(event, name) for name in Event.__dataclass_fields__}
         place = self._journal.place
         try:
-            self._journal.append(file, {**record, **self._owner})
+            self._journal.append(file, {**fields, **self._owner})
             try:
-                self._record(self._journal.end)
+                self._write_end(self._journal.end)
             except OSError:
                 if self._saved() != self._journal.end:  # otherwise it got there
                     raise

@@ -151,8 +151,8 @@ def serve_survey(survey: Survey, port: int, tell: Callable[[str], object]) -> No
     links = survey.links()
     last = survey.folder / "port.json"
     if not port and last.is_file():
-        kept = read_json(last, "Remove it.").get("port")
-        port = kept if isinstance(kept, int) else 0
+        last_port = read_json(last, "Remove it.").get("port")
+        port = last_port if isinstance(last_port, int) else 0
     with listen(port) as at:
         port = at.getsockname()[1]
         write_json(last, {"port": port})
