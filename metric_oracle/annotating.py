@@ -18,8 +18,8 @@ from metric_oracle.reading import Given, attached, check_models
 from metric_oracle.sources.contract import Source, source_of
 
 # Arguments that name a model, and other files of these models.
-MODELS = tuple(record.arguments[0] for record in ATTACHED if record.model)
-FILES = tuple(name for record in ATTACHED for name in record.model_arguments)
+MODELS = tuple(source.arguments[0] for source in ATTACHED if source.model)
+FILES = tuple(name for source in ATTACHED for name in source.model_arguments)
 
 
 @called("annotate")
@@ -75,15 +75,15 @@ def annotate(
     >>> tests = mo.reports("test.csv", radgraph="test_graphs.json")  # doctest: +SKIP
     """
     side = attached(reports)
-    given = {**side.sources, **side.models, **side.of_encoder}
-    check_left_out(given, "for reports that a model annotates", allowed=(*MODELS, *FILES, "device", "tell"))
-    source, model, out = _check(given, out)
+    arguments = {**side.sources, **side.models, **side.of_encoder}
+    check_left_out(arguments, "for reports that a model annotates", allowed=(*MODELS, *FILES, "device", "tell"))
+    source, model, out = _check_call(arguments, out)
     check_models(side)
-    found = side.read_samples() if is_sampled(side.data, side.options) else side.read()
-    side.tell_of("samples" if isinstance(found, Samples) else "reports", found)
-    read = found.reports() if isinstance(found, Samples) else found
+    data = side.read_samples() if is_sampled(side.data, side.options) else side.read()
+    side.tell_of("samples" if isinstance(data, Samples) else "reports", data)
+    read = data.reports() if isinstance(data, Samples) else data
     tell = side.models.get("tell")
-    opened = source.open(model, {**given_of(given, FILES), "device": given.get("device")})
+    opened = source.open(model, {**given_of(arguments, FILES), "device": arguments.get("device")})
     scratch = out.with_name(f".{out.name}.annotating")
     count = counter(progress, "", len(read.ids))
     with working(scratch, f"run of {as_called('annotate')}"):
@@ -95,7 +95,7 @@ def annotate(
     return len(read.ids)
 
 
-def _check(arguments: Mapping[str, Any], out: str | Path) -> tuple[Source, Any, Path]:
+def _check_call(arguments: Mapping[str, Any], out: str | Path) -> tuple[Source, Any, Path]:
     """Return the source whose model is to run, the path of the model, and the file to write.
 
     `arguments` are those of `reports` by name. Raise InputError unless exactly one of them is a model that writes files
@@ -107,7 +107,9 @@ def _check(arguments: Mapping[str, Any], out: str | Path) -> tuple[Source, Any, 
             f"exactly one of {', '.join(map(option, MODELS))}", "must be given", len(named), "Pass one model at a time."
         )
     ((name, model),) = named.items()
-    (source,) = (source_of(record.name) for record in ATTACHED if record.arguments[0] == name)
+    (source,) = (
+        source_of(attached_source.name) for attached_source in ATTACHED if attached_source.arguments[0] == name
+    )
     if not source.is_model(model):
         raise InputError(
             name, f"must be {source.record.model}", model, "Pass the model itself, not a file that it wrote."

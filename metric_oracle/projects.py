@@ -76,11 +76,11 @@ class Project(Mapping[str, AttachedReports]):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._text = _text(self.path)
-        self._entries = _checked(self.path, self._text)
+        self._entries = _read_entries(self.path, self._text)
         self.study = tomllib.loads(self._text).get(STUDY, {})
         self.judges = {name: self._judge(name) for name in self._entries["judges"]}
         self.encoders = {name: self._encoder(name) for name in self._entries["encoders"]}
-        self._made: dict[str, AttachedReports] = {}
+        self._reports: dict[str, AttachedReports] = {}
 
     def __len__(self) -> int:
         return len(self._entries["reports"])
@@ -95,25 +95,25 @@ class Project(Mapping[str, AttachedReports]):
         return f"<Project: {self.path} with {', '.join(self) or 'no reports'}>"
 
     def __getitem__(self, name: str) -> AttachedReports:
-        if name not in self._made:
-            self._made[name] = self.reports(name)
-        return self._made[name]
+        if name not in self._reports:
+            self._reports[name] = self.reports(name)
+        return self._reports[name]
 
     def reports(self, name: str, **more: Any) -> AttachedReports:
         """Return the reports of an entry, with further arguments of `mo.reports`; KeyError if there is no entry."""
         entry = self._entries["reports"][name]
-        given = {
+        arguments = {
             key: self._value("reports", key, value) for key, value in entry.items() if key not in ("file", "title")
         }
-        read = Read(**{key: given.pop(key) for key in declarations(Read) if key in given})
+        read = Read(**{key: arguments.pop(key) for key in declarations(Read) if key in arguments})
         file = self._path(entry["file"])
         if not Path(file).exists():
             place = _Place(self.path, self._text, ("reports", name, "file"))
             raise place.error(
                 "file", "must be an existing file or folder", shown(Path(file)), "It is relative to this file."
             )
-        made = reports(file, read, **given, **more)
-        return replace(made, title=entry.get("title", name))
+        attached_reports = reports(file, read, **arguments, **more)
+        return replace(attached_reports, title=entry.get("title", name))
 
     def entries(self, kind: str) -> dict[str, dict[str, Any]]:
         """Return the entries of a kind, such as "judges", by name, with the keys and values that the file has."""
@@ -123,16 +123,16 @@ class Project(Mapping[str, AttachedReports]):
     def _judge(self, name: str) -> GivenJudge:
         """Return a named judge; raise InputError if its entry describes none."""
         entry = self._entries["judges"][name]
-        given = {key: self._value("judges", key, value) for key, value in entry.items()}
+        arguments = {key: self._value("judges", key, value) for key, value in entry.items()}
         place = _Place(self.path, self._text, ("judges", name))
         try:
-            found = judge(name=name, **given)
+            named_judge = judge(name=name, **arguments)
         except InputError as error:
             if not error.argument:
                 raise InputError(f"{place.shown(name)}: {error.sentence}", error.step) from None
             at = place.at(error.argument.replace("_", "-"))
             raise InputError(at.shown(at.keys[-1]), error.rule, error.value, error.step) from None
-        return replace(found, folder=self.path.parent)
+        return replace(named_judge, folder=self.path.parent)
 
     def _encoder(self, name: str) -> dict[str, Any]:
         """Return the arguments of `mo.reports` for a named encoder."""
@@ -211,7 +211,7 @@ def _text(path: Path) -> str:
         raise InputError(f"{path}, line {line}: not UTF-8.", "Save the file as UTF-8.") from None
 
 
-def _checked(path: Path, text: str) -> dict[str, dict[str, dict[str, Any]]]:
+def _read_entries(path: Path, text: str) -> dict[str, dict[str, dict[str, Any]]]:
     """Return the entries of an oracle.toml by kind and name, with keys as Python writes them; raise InputError."""
     try:
         content = tomllib.loads(text)
@@ -220,33 +220,33 @@ def _checked(path: Path, text: str) -> dict[str, dict[str, dict[str, Any]]]:
         line = re.match(r"line (\d+)", position)
         where = f"{path}, line {line[1]}" if line else str(path)
         raise InputError(f"{where}: not TOML ({reason[:80]}).", "Mend this line.") from None
-    found: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in KINDS}
+    entries_of: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in KINDS}
     for kind, entries in content.items():
         place = _Place(path, text, (kind,))
         if kind == STUDY:
             place.check_table(entries, f"[{STUDY}]")
             continue
-        place.check_known(kind, [f"[{known}.NAME]" for known in KINDS], KINDS)
+        place.check_known(kind, [f"[{one}.NAME]" for one in KINDS], KINDS)
         place.check_table(entries, f"[{kind}.NAME]")
         for name, entry in entries.items():
-            found[kind][name] = _entry(place.at(name), kind, name, entry)
-    return found
+            entries_of[kind][name] = _read_entry(place.at(name), kind, name, entry)
+    return entries_of
 
 
-def _entry(place: "_Place", kind: str, name: str, entry: Any) -> dict[str, Any]:
+def _read_entry(place: "_Place", kind: str, name: str, entry: Any) -> dict[str, Any]:
     """Return an entry with its keys as Python writes them; raise InputError for a wrong name, key or value."""
     place.check_table(entry, f"[{kind}.NAME]")
     if not re.fullmatch(_NAME, name):
         raise place.error("the name", "must have no blank and none of = , + / \\ . :", shown(name), "Choose another.")
     first, declared = FIRST.get(kind), keys_of(kind)
-    known = ([first] if first else []) + ["title"] * (kind == "reports")
-    written = [*known, *(key.replace("_", "-") for key in declared)]
+    own_keys = ([first] if first else []) + ["title"] * (kind == "reports")
+    written = [*own_keys, *(key.replace("_", "-") for key in declared)]
     for key, value in entry.items():
         at = place.at(key)
         at.check_known(key, written, written)
-        kinds = (str,) if key in known else declared[key.replace("-", "_")].kinds
+        kinds = (str,) if key in own_keys else declared[key.replace("-", "_")].kinds
         at.check_type(key, value, kinds)
-        if key not in known:
+        if key not in own_keys:
             check_declared(at.shown(key), value, declared[key.replace("-", "_")].annotation)
     if first and not entry.get(first):
         raise place.at(first).error(first, "must be given", "none", f'Add {first} = "...".')
@@ -286,10 +286,10 @@ class _Place:
         """Return an error about a key here."""
         return InputError(self.shown(key), rule, value, step)
 
-    def check_known(self, key: str, forms: list[str], known: Any) -> None:
+    def check_known(self, key: str, forms: list[str], keys: Any) -> None:
         """Raise InputError unless a key is known."""
-        if key not in known:
-            near = get_close_matches(key, [*known], n=1)
+        if key not in keys:
+            near = get_close_matches(key, [*keys], n=1)
             step = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(forms)}."
             raise InputError(f"{self.shown(key)} is not known.", step)
 
@@ -331,7 +331,7 @@ def write_entry(path: Path, name: str, entry: Mapping[str, Any], kind: str = "re
         for key, value in entry.items():
             table[key] = value
         text = tomlkit.dumps(document)
-        _checked(path, text)
+        _read_entries(path, text)
         write_bytes(path, text.encode())
 
 
@@ -400,31 +400,31 @@ def _paths_in(entry: Mapping[str, Any]) -> list[str]:
 # Showing
 
 
-def entry_of(given: AttachedReports, place: Path, title: str | None = None) -> dict[str, Any]:
+def entry_of(reports: AttachedReports, place: Path, title: str | None = None) -> dict[str, Any]:
     """Return the entry for reports in the project at `place`: how they are read and what lies beside them."""
-    models = {name: value for name, value in given.models.items() if name != "tell"}
-    entry = {"title": title, "file": _relative(given.data, place)}
-    for name, value in {**given.options.given, **given.sources, **models}.items():
+    models = {name: value for name, value in reports.models.items() if name != "tell"}
+    entry = {"title": title, "file": _relative(reports.data, place)}
+    for name, value in {**reports.options.given, **reports.sources, **models}.items():
         is_path = _is_path(keys_of("reports")[name])
         entry[name.replace("_", "-")] = _relative(value, place) if is_path else value
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def entry_of_judge(given: GivenJudge, place: Path) -> dict[str, Any]:
+def entry_of_judge(judge: GivenJudge, place: Path) -> dict[str, Any]:
     """Return the entry for a judge in the project at `place`; one that is a function has no command there.
 
     Files among the words of a command are named from there.
     """
-    words = () if given.command is None or callable(given.command) else given.command
-    at = given.folder or Path()
+    words = () if judge.command is None or callable(judge.command) else judge.command
+    at = judge.folder or Path()
     moved = [
         _relative(at / word, place) if (at / word).is_file() and not Path(word).is_absolute() else word
         for word in words
     ]
-    entry = {name: getattr(given, name) for name in keys_of("judges")}
+    entry = {name: getattr(judge, name) for name in keys_of("judges")}
     entry["command"] = shlex.join(moved)
-    entry["files"] = [_relative(path, place) for path in given.files]
-    entry["keep"] = given.keep and _relative(given.keep, place)
+    entry["files"] = [_relative(path, place) for path in judge.files]
+    entry["keep"] = judge.keep and _relative(judge.keep, place)
     return {name.replace("_", "-"): value for name, value in entry.items() if value not in (None, "", [])}
 
 
@@ -451,44 +451,44 @@ def described(
 
     A file that is no file of reports by the rules for them is read as predictions and then as samples.
     """
-    given = attached(file)
-    found = {"name": name, "title": title or given.title or name, "file": str(given.data)}
-    readings: list[Callable[[], Any]] = [given.read, partial(given.read, predictions=True), given.read_samples]
-    if not {"ids", "metadata"}.isdisjoint(given.options.given):  # of predictions alone
+    side = attached(file)
+    description = {"name": name, "title": title or side.title or name, "file": str(side.data)}
+    readings: list[Callable[[], Any]] = [side.read, partial(side.read, predictions=True), side.read_samples]
+    if not {"ids", "metadata"}.isdisjoint(side.options.given):  # of predictions alone
         readings = readings[1:2]
     errors = []
     for read in readings:
         try:
-            made = read()
+            data = read()
         except InputError as error:
             errors.append(error)
         else:
-            of_kind = _of_samples(made) if isinstance(made, Samples) else _of_reports(made, given)
-            return {**found, **of_kind}
+            of_kind = _of_samples(data) if isinstance(data, Samples) else _of_reports(data, side)
+            return {**description, **of_kind}
     raise errors[0]
 
 
-def _of_reports(read: Reports, given: AttachedReports) -> dict[str, Any]:
+def _of_reports(read: Reports, side: AttachedReports) -> dict[str, Any]:
     """Return what is known of reports that were read, with their sources; models among these are not run."""
-    models = {name: str(value) for name, value in given.sources.items() if is_model(name, value)}
-    files = {name: value for name, value in given.sources.items() if name not in models}
+    models = {name: str(value) for name, value in side.sources.items() if is_model(name, value)}
+    files = {name: value for name, value in side.sources.items() if name not in models}
     for value in models.values():
         if Path(value).suffix:  # others are names
             existing_file(Path(value))
-    made = attach_sources(read, **given.models, **files)
-    attached = {kind: int((one.of_row >= 0).sum()) for kind, one in made.attached.items()}
+    with_sources = attach_sources(read, **side.models, **files)
+    attached = {kind: int((one.of_row >= 0).sum()) for kind, one in with_sources.attached.items()}
     by_models = {source.name for source in attached_sources() if _maker(source) in models}
-    kinds = {kind for kind in REPRESENTATIONS if can_make(made, kind)} | by_models
+    kinds = {kind for kind in REPRESENTATIONS if can_make(with_sources, kind)} | by_models
     names = [one.name for one in METRICS.values() if kinds.issuperset(one.representations)]
     metrics = [*dict.fromkeys(name.partition(":")[0] for name in names)]
     return {
-        "read as": made.source,
-        "reports": len(made.ids),
-        **{state: len(ids) for state, ids in made.states.items() if ids},
-        "marks": made.marks,
-        "section": made.section or "not known",
-        "ids from": made.ids_from.name or made.ids_from.by,
-        "columns": list(made.ids_from.columns),
+        "read as": with_sources.source,
+        "reports": len(with_sources.ids),
+        **{state: len(ids) for state, ids in with_sources.states.items() if ids},
+        "marks": with_sources.marks,
+        "section": with_sources.section or "not known",
+        "ids from": with_sources.ids_from.name or with_sources.ids_from.by,
+        "columns": list(with_sources.ids_from.columns),
         "sources": attached,
         "models": [*models.values()],
         "metrics": metrics,
@@ -500,12 +500,12 @@ def _maker(source: Source) -> str:
     return source_of(source.record.made_by).argument if source.record.made_by else source.argument
 
 
-def _of_samples(made: Samples) -> dict[str, Any]:
+def _of_samples(samples: Samples) -> dict[str, Any]:
     """Return what is known of samples that were read."""
     return {
-        "read as": made.source,
-        "studies": len(made.ids),
-        "samples": sum(made.sizes),
-        "section": made.section[0] or "not known",
-        "ids from": made.ids_from.name or made.ids_from.by,
+        "read as": samples.source,
+        "studies": len(samples.ids),
+        "samples": sum(samples.sizes),
+        "section": samples.section[0] or "not known",
+        "ids from": samples.ids_from.name or samples.ids_from.by,
     }

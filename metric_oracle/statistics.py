@@ -310,12 +310,12 @@ def subset_means(values: Array, resamples: int, seed: int) -> Array:
     n = len(values)
     size = np.abs(values).mean() or 1.0
 
-    def means(chosen: npt.NDArray[Any]) -> Array:
-        """Return the mean of each subset: `chosen`, [subset, study], has 1 for the studies in it; 0 if it has none."""
-        sums: Array = chosen @ (values / size)
+    def means(is_in: npt.NDArray[Any]) -> Array:
+        """Return the mean of each subset: `is_in`, [subset, study], has 1 for the studies in it; 0 if it has none."""
+        sums: Array = is_in @ (values / size)
         sums[np.abs(sums) <= _TIE * n] = 0  # numbers that cancel leave rounding, which would decide the side of 0
         # The empty subset is the observed assignment. It counts on both sides of 0.
-        return size * sums / np.maximum(chosen.sum(axis=1), 1)
+        return size * sums / np.maximum(is_in.sum(axis=1), 1)
 
     if n < 63 and 1 << n <= resamples:
         return means(np.arange(1, 1 << n)[:, None] >> np.arange(n) & 1)
