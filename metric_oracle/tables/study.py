@@ -306,7 +306,9 @@ class _ModelScores:
             encoder = states.open_encoder(self.queries)
             opened_encoder = OpenedEncoder(encoder, states.states.dtype, None if base is None else tuple(base))
         options: dict[str, Any] = {
-            name: made.settings[name] for kind, made in self.queries.attached.items() for name in SOURCES[kind].settings
+            name: attachment.settings[name]
+            for kind, attachment in self.queries.attached.items()
+            for name in SOURCES[kind].settings
         }
         options |= {name: value for name, value in self.model.models.items() if name not in ("tell", *options)}
         options |= self.model.sources

@@ -33,8 +33,8 @@ class MetricOracle(Metric):  # type: ignore[misc]
 
     def __init__(self, cfg: Config) -> None:
         super().__init__(cfg)
-        sources = dict(given.partition("=")[::2] for given in cfg.sources)
-        incomplete = [given for given in cfg.sources if not given.partition("=")[2]]
+        sources = dict(source.partition("=")[::2] for source in cfg.sources)
+        incomplete = [source for source in cfg.sources if not source.partition("=")[2]]
         if incomplete:
             step = "Write for example radgraph=radgraph.tar.gz."
             raise InputError("sources", "must be NAME=FILE", shown(incomplete[0]), step)
