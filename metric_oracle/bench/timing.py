@@ -339,7 +339,7 @@ def run_bench(
     """
     step = silent if progress is None else progress
     searched = [get_metric(name) for name in names_of(metrics) or METRICS]
-    _check(index, queries, backends, {"reports": reports, "tests": tests}, repetitions)
+    _check_arguments(index, queries, backends, {"reports": reports, "tests": tests}, repetitions)
     with tempfile.TemporaryDirectory(prefix="oracle-bench-") as scratch:
         rows: list[Row] = []
         if index is not None and queries is not None:
@@ -377,7 +377,7 @@ def run_bench(
         return rows + [part.measured(metric, backend, repetitions, step) for part, metric, backend in planned]
 
 
-def _check(
+def _check_arguments(
     index: str | Path | None,
     queries: Given,
     backends: Sequence[Backend],

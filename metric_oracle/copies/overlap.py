@@ -178,20 +178,20 @@ class Overlap(Finding):
 
         If `pairs` has the texts of reports, these are shown, and the most frequent sentences of each set follow.
         """
-        shown = super().shown(tables)
+        lines = super().shown(tables)
         has_text = pairs is not None and "text" in pairs.column_names
         for row in () if pairs is None else pairs.slice(0, SHOWN_PAIRS).to_pylist():
             of_run = f" of {row['run_id']}" if row["run_id"] else ""
-            shown.append(
+            lines.append(
                 one_line(
                     f"{row['set']} {row['query_id']}: {row['longest_run']} words in a row{of_run}; "
                     f"nearest {row['candidate_id']}, rouge-l {row['rouge-l']:.4f}"
                 )
             )
-            shown += [one_line(row["text"])] if has_text else []
+            lines += [one_line(row["text"])] if has_text else []
         for row in self.sentences().to_pylist() if has_text else ():
-            shown.append(one_line(f"{row['set']}: {row['reports']:,} reports have: {row['sentence']}"))
-        return shown
+            lines.append(one_line(f"{row['set']}: {row['reports']:,} reports have: {row['sentence']}"))
+        return lines
 
     def figure(self) -> Any:
         """Return a Matplotlib figure: the shares of each line; a dashed line is that of the human test reports."""
@@ -352,7 +352,7 @@ def overlap(
         raise InputError("there must be a set of reports; got none.", "Name the reports of a model, or references.")
     if HUMAN in sets and references is not None:
         raise InputError("sets", f"must not contain {HUMAN!r}", HUMAN, "That is the name of the references.")
-    texts_of = _read(index, sets, references)
+    texts_of = _read_sets(index, sets, references)
     marked = {name: have_markers(reports.texts) for name, reports in texts_of.items()}
     with tempfile.TemporaryDirectory() as folder:
         compared, searched = texts_of, index
@@ -392,7 +392,7 @@ def overlap(
     return Overlap(measured, _cells(measured, resamples, seed), distinct, signed(**signature))
 
 
-def _read(index: Index, sets: Mapping[str, Given], references: Given | None) -> dict[str, Reports]:
+def _read_sets(index: Index, sets: Mapping[str, Given], references: Given | None) -> dict[str, Reports]:
     """Return the reports of each set by name: with references these as `HUMAN`, and the others in their order.
 
     Raise InputError if a set has no report for a reference. Reports that are left out are told.

@@ -39,7 +39,7 @@ def table(cases: Cases, address: Address) -> dict[str, Any]:
         "headings": _headings(cases, address, columns),
         "histograms": [_histogram(cases, i, order, filters) for i in columns],
         "views": [] if fits(cases, positions) else _views(cases, address, len(positions)),
-        "rows": _rows(cases, address, columns, order[(paged["page"] - 1) * ROWS : paged["page"] * ROWS]),
+        "rows": _row_views(cases, address, columns, order[(paged["page"] - 1) * ROWS : paged["page"] * ROWS]),
         "csv_link": link("/rows.csv", filters),
         "orders": [
             ("disagreement", link("/cases", filters, sort=None, minus=None, turn=None, files=None)),
@@ -175,7 +175,7 @@ def _histogram(cases: Cases, i: int, order: pl.DataFrame, filters: dict[str, str
     return {"name": column.name, "n": len(scored), "mean": mean, "low": low, "high": high, "bars": bars}
 
 
-def _rows(cases: Cases, address: Address, columns: Sequence[int], frame: pl.DataFrame) -> list[dict[str, Any]]:
+def _row_views(cases: Cases, address: Address, columns: Sequence[int], frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Return what the table shows of some rows of `Cases.frame`.
 
     It shows the report that an oracle found: the one by which the table is sorted, or else the first.

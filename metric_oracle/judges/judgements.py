@@ -49,7 +49,7 @@ class Judgements:
         self._file = -1  # descriptor of the piece under way
         self._name, self._journal, self._synced = "", Journal(judge), 0.0
         for name in [name for name, piece in job.pieces.items() if piece.made_of == self._made_of]:
-            self._read(name)
+            self._read_answers(name)
 
     @classmethod
     @contextmanager
@@ -116,7 +116,7 @@ class Judgements:
             sync(self.folder / self._name)
             self._job.record(self._name, note=self._journal.end)
 
-    def _read(self, name: str) -> None:
+    def _read_answers(self, name: str) -> None:
         """Read the judgements of a piece, also of one that a killed process left; damage is told in one line."""
         piece, path = self._job.pieces[name], self.folder / name
         if not path.is_file():

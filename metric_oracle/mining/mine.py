@@ -201,7 +201,7 @@ def mine(
     check_alone("metric", of_order(planned.metric), planned.options.idf, "mining")
     check_alone("where", planned.metric, planned.options.idf, "mining")
     ids = read_ids(existing_file(Path(anchors))) if isinstance(anchors, str | Path) else anchors
-    rows, n_not_scored = _rows(planned, ids)
+    rows, n_not_scored = _anchor_rows(planned, ids)
     counts = {"not scored": n_not_scored}
     positives = NO_PAIRS
     if selection.positives is not None:
@@ -249,7 +249,7 @@ def mine(
             **({"self_score": True} if self_score else {}),
             **({} if part is None else {"part": {**part, "anchors": sum(map(len, own))}}),
         }
-        mined = _joined(path, [job.folder / name for name in own_blocks], described)
+        mined = _join_blocks(path, [job.folder / name for name in own_blocks], described)
         shutil.rmtree(job.folder)
     return mined
 
@@ -274,7 +274,7 @@ def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
     return blocks
 
 
-def _rows(planned: Plan, anchors: Sequence[str] | None) -> tuple[np.ndarray, int]:
+def _anchor_rows(planned: Plan, anchors: Sequence[str] | None) -> tuple[np.ndarray, int]:
     """Return the rows of the anchors, ascending int64[n], and how many reports the metric cannot score.
 
     `anchors` are their ids; None stands for all reports that it can score. Raise InputError if an id is not of these,
@@ -380,7 +380,7 @@ class _Search(NamedTuple):
                 results = replace(planned, options=options).search(anchors.take(some), progress)
                 progress = silent  # what follows is of the same anchors
                 signature = signature or results.signature
-                number = _numbers(results.table["query_id"], anchors.take(some).ids)
+                number = _positions(results.table["query_id"], anchors.take(some).ids)
                 rank, score = (results.table[name].to_numpy() for name in ("rank", "score"))
                 allows = allowed(selection, worst[some][number], sign * score, sign).values()
                 fits = np.logical_and.reduce([np.ones(len(score), bool), *allows])
@@ -392,7 +392,7 @@ class _Search(NamedTuple):
                 deeper.append(some[is_short])
             left, depth = np.concatenate(deeper), min(depth * DEEPER, last)
         table = pa.concat_tables(tables)
-        anchor = rows[_numbers(table["query_id"], anchors.ids)]
+        anchor = rows[_positions(table["query_id"], anchors.ids)]
         order = np.lexsort((table["rank"].to_numpy(), anchor))
         table = table.take(to_arrow(order)) if len(tables) > 1 else table
         return _laid_out(table, anchor[order], planned.index, self.text), {**signature, **self.ranks}
@@ -413,7 +413,7 @@ class _Search(NamedTuple):
         return worst_positive(pairs, anchor, row[is_asked], sign)
 
 
-def _numbers(ids: Any, all_ids: Sequence[str]) -> np.ndarray:
+def _positions(ids: Any, all_ids: Sequence[str]) -> np.ndarray:
     """Return the index of each of `ids`, an Arrow array, in `all_ids`, which has all of them: int64[n]."""
     import pyarrow.compute as pc
 
@@ -437,7 +437,7 @@ def _searched_here(search: _Search, blocks: Mapping[str, tuple[int, np.ndarray]]
             def tell(_: str, n: int | None, __: int | None, before: int = done) -> None:
                 progress("", before + (n or 0), total)
 
-            _write(job, name, len(rows), *search.block(rows, anchors, tell))
+            _write_block(job, name, len(rows), *search.block(rows, anchors, tell))
         done += len(rows)
         progress("", done, total)
 
@@ -469,7 +469,7 @@ def _searched_by_workers(
         """Write a finished block."""
         nonlocal n_done
         n = len(blocks[task.name][1])
-        _write(job, task.name, n, *result)
+        _write_block(job, task.name, n, *result)
         n_done += n
 
     def look(finished: int, beats: dict[str, Beat]) -> None:
@@ -534,7 +534,7 @@ def _laid_out(table: pa.Table, anchor: np.ndarray, index: Index, text: bool) -> 
     return pa.table(columns).combine_chunks()
 
 
-def _write(job: Job, name: str, n: int, table: pa.Table, signature: dict[str, Any]) -> None:
+def _write_block(job: Job, name: str, n: int, table: pa.Table, signature: dict[str, Any]) -> None:
     """Write the pairs of a block of n anchors as the piece `name` of the job.
 
     Entries of `signature` that are of this block alone are left out, and its counts are added.
@@ -547,7 +547,7 @@ def _write(job: Job, name: str, n: int, table: pa.Table, signature: dict[str, An
     job.record(name)
 
 
-def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Mined:
+def _join_blocks(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Mined:
     """Join the finished blocks of a run, `files`, into one file; return its counts and quantiles.
 
     `described` has the entries of the signature that are of the whole run.
@@ -567,10 +567,10 @@ def _joined(path: Path, files: Sequence[Path], described: dict[str, Any]) -> Min
     signature |= {**described, "counts": counts}
     signature["row_groups"] = [stored[TABLE] for stored in of_files if stored[_COUNTED]["pairs"]]
     tables = (parquet.ParquetFile(str(file), page_checksum_verification=True).read() for file in files)
-    return _written(path, signature, schemas[0], tables)
+    return _write_file(path, signature, schemas[0], tables)
 
 
-def _written(path: Path, signature: dict[str, Any], schema: pa.Schema, tables: Iterable[pa.Table]) -> Mined:
+def _write_file(path: Path, signature: dict[str, Any], schema: pa.Schema, tables: Iterable[pa.Table]) -> Mined:
     """Write a file with one row group for each table that has pairs; return its counts and quantiles.
 
     The counts are those in `signature`, whose `row_groups` has the checksums of these tables.
@@ -652,4 +652,4 @@ def merge_mined(
     tables = (
         files[number].block(block, files[number].columns) for number in order for block in range(len(files[number]))
     )
-    return _written(path, joined, files[order[0]].schema, tables)
+    return _write_file(path, joined, files[order[0]].schema, tables)

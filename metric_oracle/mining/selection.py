@@ -175,14 +175,14 @@ def choose_lines(
     number = number.reshape(-1)
     order = np.argsort(number, kind="stable")
     if selection.sampling_strategy == "random":
-        order = np.lexsort((_drawn(selection.seed, anchor[lines], candidate[lines]), number))
+        order = np.lexsort((_random_keys(selection.seed, anchor[lines], candidate[lines]), number))
     size = np.bincount(number)
     is_kept = np.zeros(len(anchor), bool)
     is_kept[lines[order[np.arange(len(lines)) - np.repeat(np.cumsum(size) - size, size) < k]]] = True
     return is_kept
 
 
-def _drawn(seed: int, anchor: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+def _random_keys(seed: int, anchor: np.ndarray, candidate: np.ndarray) -> np.ndarray:
     """Return a random number for each pair, by which pairs are drawn: uint64[n], a hash of seed and rows."""
     mixed = np.full(len(anchor), seed % (1 << 64), np.uint64)
     for values in (anchor, candidate):

@@ -222,7 +222,7 @@ def fit_composite(
     if unused and names is None:
         source["unused"] = unused
     x = np.stack([*columns.values()], axis=1)
-    _check(x, y, studies, list(columns), where)
+    _check_columns(x, y, studies, list(columns), where)
     mean, scale, intercept = x.mean(axis=0), x.std(axis=0), float(y.mean())
     z = (x - mean) / scale
     weights = np.linalg.lstsq(z, y - intercept)[0]
@@ -327,7 +327,7 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
     return {metric: column if column in names else in_file.get(metric, column) for metric, column in columns.items()}
 
 
-def _check(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str], where: str) -> None:
+def _check_columns(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str], where: str) -> None:
     """Raise InputError unless the scores `x`, float64[n, m], determine the weights of a composite that predicts `y`.
 
     `where` names the table in messages.

@@ -182,11 +182,11 @@ def agreement(
         for kind in KINDS:
             keys = {"candidate": candidate, "errors": kind, "rater": BETWEEN}
             counts = part.errors(kind).sum(axis=2).T
-            rows += [{**keys, **row} for row in _rows(counts, part.studies, n_resamples, seed)]
+            rows += [{**keys, **row} for row in _statistic_rows(counts, part.studies, n_resamples, seed)]
     for rater, first, second, studies, kind in _twice(rated, again) if again is not None else ():
         keys = {"candidate": ALL, "errors": kind, "rater": rater}
         both = np.array([first, second])
-        rows += [{**keys, **row} for row in _rows(both, studies, n_resamples, seed, is_one_rater=True)]
+        rows += [{**keys, **row} for row in _statistic_rows(both, studies, n_resamples, seed, is_one_rater=True)]
     signature = signed(
         command=_FUNCTION,
         ratings=identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
@@ -201,7 +201,7 @@ def agreement(
     return Agreement(pa.Table.from_pylist(rows, _SCHEMA), signature)
 
 
-def _rows(
+def _statistic_rows(
     counts: npt.NDArray[np.int64], studies: list[str], resamples: int, seed: int, *, is_one_rater: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each statistic of int64[k, P], counts of k raters, or first and second counts of one rater."""

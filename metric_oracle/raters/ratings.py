@@ -263,13 +263,13 @@ def match_pairs(ratings: Rated, table: Table) -> tuple[npt.NDArray[np.int64], se
     where = f"the pairs of {table.path}"
     rated = ratings.pairs
     if ratings.groups is not None:  # a report may be in several groups
-        rated = _joined(ratings.studies, ratings.candidates or [])
+        rated = _join_ids(ratings.studies, ratings.candidates or [])
     name = name_of(table, "pair")
     study, candidate = (name_of(table, role) for role in ("study", "candidate"))
     if not name and study and candidate and ratings.candidates is not None:
         by_number = study.lower() == "study_number" or ratings.study_ids is None
-        rated = _joined(ratings.studies if by_number else ratings.study_ids or [], ratings.candidates)
-        ids = _joined(labels_of(table, study, mimic=True), labels_of(table, candidate))
+        rated = _join_ids(ratings.studies if by_number else ratings.study_ids or [], ratings.candidates)
+        ids = _join_ids(labels_of(table, study, mimic=True), labels_of(table, candidate))
         names = {study, candidate}
         if ratings.groups is None:
             check_unique(rated, "ratings joined by study and candidate type")
@@ -378,7 +378,7 @@ def _assemble(
         raise InputError("ratings", "must have rows", f"none in {table.path}", "Fetch the file again.")
     by_candidate = "pair" not in labels and "candidate" in labels
     if by_candidate:
-        labels["pair"] = _joined(labels["study"], labels["candidate"])
+        labels["pair"] = _join_ids(labels["study"], labels["candidate"])
     elif "pair" not in labels:
         labels["pair"] = labels["study"]
     labels.setdefault("study", labels["pair"])  # without studies, each pair is a study
@@ -551,7 +551,7 @@ def _in_every_row(table: Table, name: str | int, rule: str, values: "pl.Series")
     return [int(value) for value in values]
 
 
-def _joined(studies: Iterable[str], candidates: Iterable[str]) -> list[str]:
+def _join_ids(studies: Iterable[str], candidates: Iterable[str]) -> list[str]:
     """Return the ids "study/candidate" of pairs."""
     return [f"{study}/{candidate}" for study, candidate in zip(studies, candidates, strict=True)]
 

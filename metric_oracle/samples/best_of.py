@@ -153,7 +153,7 @@ class BestOf(Finding):
             )
             name = f"{metric} {arrow(how['direction'])}"
             title = f"Expected best of n samples, {name}"
-            tables.append(listing(title, drawn, _drawn, _DRAWN, first="samples drawn"))
+            tables.append(listing(title, drawn, _best_or_level, _DRAWN, first="samples drawn"))
             tables.append(listing(f"Selectors, {name}", by_selector, "selector", _SELECTED, first="selector"))
         notes = [
             f"{self.summary()}.",
@@ -266,7 +266,7 @@ _SELECTED: dict[str, Format] = {
 }
 
 
-def _drawn(row: Row) -> str:
+def _best_or_level(row: Row) -> str:
     """Return the name of a row of the curve or of a level."""
     return f"best of {row['n']:,}" if "n" in row else str(row["level"])
 
@@ -359,7 +359,7 @@ def best_of(
     options, step = options or DEFAULTS, silent if progress is None else progress
     names, judges = parted(metrics)
     searched, counted = checked_metrics(names or (), options, index, progress, may_be_none=bool(judges))
-    others = [read_system(str(given) if isinstance(given, str | Path) else "results", given) for given in results]
+    others = [read_system(str(source) if isinstance(source, str | Path) else "results", source) for source in results]
     with opened_judges(judges) as asked:
         sides = Sides.of(references, {_NAME: candidates}, _SAMPLED)
         sides = sides.read(section_of(counted), as_written=lambda side, wanted: side.read_samples(column, wanted))

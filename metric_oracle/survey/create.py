@@ -189,7 +189,7 @@ def create_survey(
     """
     out, options = Path(out), options or DEFAULTS
     check_folder(out)
-    _check(list(candidates), list(raters), options)
+    _check_names(list(candidates), list(raters), options)
     tests = attached(references)
     studies, stratify = options.studies, options.stratify
     if isinstance(stratify, str | Path):
@@ -249,11 +249,11 @@ def create_survey(
         },
         "sources": {name: identify(Path(g.data)) for name, g in sides_of.items() if isinstance(g.data, str | Path)},
     }  # fmt: skip
-    _write(out, content, key)
+    _write_folder(out, content, key)
     return open_survey(out)
 
 
-def _check(names: list[str], raters: list[str], options: SurveyOptions) -> None:
+def _check_names(names: list[str], raters: list[str], options: SurveyOptions) -> None:
     """Raise InputError unless the names of candidates and raters, and the options, are valid."""
     bad = [name for name in names if not _NAME.fullmatch(name) or name in ("study_id", "gt_report")]
     if not names or bad:
@@ -433,7 +433,7 @@ def _own_order(studies: Sequence[Mapping[str, Any]], n_studies: int, rng: np.ran
     return [[int(position), rng.permutation(len(studies[position]["candidates"])).tolist()] for position in positions]
 
 
-def _write(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
+def _write_folder(out: Path, content: dict[str, Any], key: dict[str, Any]) -> None:
     """Write the folder of a survey, whole and for its owner alone: survey.json with `content`, key.json with `key`.
 
     Each rater gets an empty log and, in links.json, a new secret link.

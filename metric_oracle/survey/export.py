@@ -244,20 +244,20 @@ def export_survey(
 
     with new_folder(out, 0o700) as temporary:
         labels = list(survey.categories)
-        _write(temporary / "ratings.csv", _ratings(pairs, finished, labels, number_of, is_balanced))
+        _write_csv(temporary / "ratings.csv", _ratings(pairs, finished, labels, number_of, is_balanced))
         if repeated:
-            _write(temporary / "repeats.csv", _ratings(repeated, finished, labels, number_of, is_balanced))
+            _write_csv(temporary / "repeats.csv", _ratings(repeated, finished, labels, number_of, is_balanced))
         ids = [_pair_id(pair, number_of, is_balanced) for pair in pairs]
         references, predictions = ([pair.texts[side] for pair in pairs] for side in (0, 1))
-        _write(temporary / "pairs_references.csv", {"query_id": ids, "report": references})
-        _write(temporary / "pairs_candidates.csv", {"query_id": ids, "report": predictions})
+        _write_csv(temporary / "pairs_references.csv", {"query_id": ids, "report": references})
+        _write_csv(temporary / "pairs_candidates.csv", {"query_id": ids, "report": predictions})
         samples = {"pair_id": ids, "reference": references, "prediction": predictions}
         if is_balanced:
             of_study = {pair.study_id: pair.texts[0] for pair in pairs}
             texts = {(pair.study_id, pair.candidate): pair.texts[1] for pair in pairs}
             samples = {"study_id": list(of_study), "gt_report": list(of_study.values())}
             samples |= {name: [texts[study, name] for study in of_study] for name in key["candidates"]}
-        _write(temporary / "samples.csv", samples)
+        _write_csv(temporary / "samples.csv", samples)
         _scored(pairs, ids, key).write(temporary / "scores.csv")
         write_json(temporary / "notes.json", notes)
         for path in temporary.glob("*.csv"):
@@ -358,6 +358,6 @@ def _ratings(
     }
 
 
-def _write(path: Path, columns: Mapping[str, list[Any]]) -> None:
+def _write_csv(path: Path, columns: Mapping[str, list[Any]]) -> None:
     """Write columns, name -> cells, as a CSV file."""
     csv.write_csv(pa.table(dict(columns)), path)

@@ -85,7 +85,7 @@ def _write_rated(folder: Path, paths: dict[str, Path], rng: np.random.Generator)
     rows: list[Iterable[object]] = [
         [study, references[study], *(text_of[study] for text_of in of_study.values())] for study in studies
     ]
-    _write(folder / "samples.csv", ["study_id", "gt_report", *candidates], rows)
+    _write_csv(folder / "samples.csv", ["study_id", "gt_report", *candidates], rows)
     rates = np.array(list(WRITERS.values()))[None, :, None, None, None]
     counts = rng.poisson(rates, (len(studies), len(WRITERS), len(CATEGORIES), N_RATERS, 2))
     names = ["study_number", "candidate_type", "error_category", "rater_index", "clinically_significant", "num_errors"]
@@ -93,9 +93,9 @@ def _write_rated(folder: Path, paths: dict[str, Path], rng: np.random.Generator)
         [study, list(candidates)[candidate], list(CATEGORIES)[category], rater, bool(significant), count]
         for (study, candidate, category, rater, significant), count in np.ndenumerate(counts)
     ]
-    _write(folder / "ratings.csv", names, rows)
+    _write_csv(folder / "ratings.csv", names, rows)
 
 
-def _write(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> None:
+def _write_csv(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([header, *rows])

@@ -157,11 +157,11 @@ def study_inputs(
     names = _metrics(index, sides, names)
     _check_models([*sides.predictions, *further[0]], names, further[1])
     sides.tell_wordless([METRICS[name] for name in names])
-    rows, queries = _rows(sides, inner)
+    rows, queries = _rows_by_id(sides, inner)
     return StudyInputs(index, queries, sides.predictions, sides.written, rows, names, sides.listener)
 
 
-def _rows(sides: Sides, inner: bool) -> tuple[dict[str, dict[str, int]], Reports]:
+def _rows_by_id(sides: Sides, inner: bool) -> tuple[dict[str, dict[str, int]], Reports]:
     """Return, for each model, the row of the prediction of each test report; and the test reports of the study.
 
     These are the test reports that all models have. Others are left out if `inner`, else they are an error.

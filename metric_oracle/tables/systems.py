@@ -58,7 +58,7 @@ def read_system(name: str, results: GivenResults | Sequence[GivenResults]) -> Sc
             raise InputError(f"{shown(name)} has no scores.", "Give each system its scores, or a file of them.")
         first, *more = [read_system(name, file) for file in results]
         for scores in more:
-            first = _joined(name, first, scores)
+            first = _join_scores(name, first, scores)
         return first
     if isinstance(results, str | Path):
         path = Path(results)
@@ -135,7 +135,7 @@ def scores_of_results(results: Results) -> Scores:
         {
             "kind": "scores",
             "system": name_of_results(signature),
-            "metrics": {name: _entry(metric, signature)},
+            "metrics": {name: _metric_entry(metric, signature)},
             "references": signature.get("references"),
             **{key: signature[key] for key in ("section",) if key in signature},
             "n": len(first),
@@ -146,7 +146,7 @@ def scores_of_results(results: Results) -> Scores:
     )
 
 
-def _entry(metric: Metric | None, signature: Mapping[str, Any]) -> dict[str, Any]:
+def _metric_entry(metric: Metric | None, signature: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry of the metric of results, as scores of the same metric have it; `metric` is None for a judge."""
     if metric is None:
         return judge_entry(str(signature["direction"]), str(signature["judge"]["version"]))
@@ -166,7 +166,7 @@ def _entry(metric: Metric | None, signature: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _joined(name: str, a: Scores, b: Scores) -> Scores:
+def _join_scores(name: str, a: Scores, b: Scores) -> Scores:
     """Join two files of the row `name` on the ids, in the order of `a`; raise InputError if they share a metric."""
     twice = [metric for metric in b.signature["metrics"] if metric in a.signature["metrics"]]
     if twice:
@@ -261,7 +261,7 @@ def check_signatures(scores: Mapping[str, Scores], metrics: list[str]) -> None:
                         "Score both against the same file of references, read in the same way.",
                     )
                 raise InputError(
-                    f"{shown(name)} was not scored as {shown(first)}: {where} is {_shown(b)}, not {_shown(a)}.",
+                    f"{shown(name)} was not scored as {shown(first)}: {where} is {_text_of(b)}, not {_text_of(a)}.",
                     "Score both again in the same way.",
                 )
 
@@ -300,7 +300,7 @@ def _difference(what: str, a: Any, b: Any) -> tuple[str, Any, Any]:
     return what, a, b
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     """Return a value of a signature, shortened for a message."""
     text = str(value)
     return text if len(text) <= 40 else text[:37] + "..."
