@@ -71,7 +71,7 @@ def measure(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     ratings = _some(paths["test_errors"], set(held), folder / "rated.csv")
     scores.write(folder / "scores.csv")
     found = mo.align(ratings, folder / "scores.csv", metrics=METRICS, seed=SEED)
-    for row in found.table.to_pylist():
+    for row in found.metrics.to_pylist():
         if (row["errors"], row["rater"], row["statistic"]) == ("total", MEAN, TAU):
             yield {
                 "name": f"tau-{row['metric']}",

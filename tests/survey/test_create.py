@@ -590,7 +590,7 @@ def test_the_known_order_comes_out(tmp_path):
     found = align(tmp_path / "E/ratings.csv", tmp_path / "scores.csv", resamples=100)
     tau = {
         r["metric"]: r["value"]
-        for r in found.table.to_pylist()
+        for r in found.metrics.to_pylist()
         if (r["statistic"], r["errors"], r["rater"]) == ("tau-b", "total", MEAN)
     }
     assert sorted(tau, key=tau.get, reverse=True) == list(noise)
