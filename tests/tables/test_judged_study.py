@@ -211,13 +211,13 @@ def test_a_study_that_goes_on_judges_no_pair_twice(index, tmp_path):
 
 def test_each_metric_is_searched_once(index, tmp_path, monkeypatch):
     """The best of the list that the pool has is the oracle's report; one that it lacks has its own search."""
-    sizes, search = [], plan_module.search
+    sizes, search = [], plan_module.search_index
 
-    def counted(index, queries, record, options, **more):
-        sizes.append((record.name, options.k))
-        return search(index, queries, record, options, **more)
+    def counted(index, queries, metric, options, **more):
+        sizes.append((metric.name, options.k))
+        return search(index, queries, metric, options, **more)
 
-    monkeypatch.setattr(plan_module, "search", counted)
+    monkeypatch.setattr(plan_module, "search_index", counted)
     pool, out, metrics = "bleu:4,jaccard:2:3,random:3", tmp_path / "study", ("bleu-2", "rouge-l")
     expected = [("bleu-2", 4), ("rouge-l", 1), ("jaccard:2", 3)]
     judge = Judge()
