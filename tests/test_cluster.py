@@ -190,7 +190,7 @@ def test_workers_mine_blocks_and_a_stopped_run_resumes(machines, made, tmp_path,
     selection = mo.Selection(max_score=1.2)
     metric, here = "radgraph+rouge-l", tmp_path / "here.parquet"
     mo.mine(made[1], metric, here, selection=selection, options=mo.SearchOptions(**given))
-    written, write_block = [], mining._write
+    written, write_block = [], mining._write_block
 
     def dying(*block):
         if len(written) == 3:
@@ -198,12 +198,12 @@ def test_workers_mine_blocks_and_a_stopped_run_resumes(machines, made, tmp_path,
         written.append(block[1])
         write_block(*block)
 
-    monkeypatch.setattr(mining, "_write", dying)
+    monkeypatch.setattr(mining, "_write_block", dying)
     there, options = tmp_path / "there.parquet", mo.SearchOptions(**given, **on(machines))
     with pytest.raises(KeyboardInterrupt):
         mo.mine(made[1], metric, there, selection=selection, options=options)
     before = [*written]
-    monkeypatch.setattr(mining, "_write", lambda *block: (written.append(block[1]), write_block(*block)))
+    monkeypatch.setattr(mining, "_write_block", lambda *block: (written.append(block[1]), write_block(*block)))
     done = Calls()
     mo.mine(made[1], metric, there, selection=selection, options=options, progress=done)
     assert there.read_bytes() == here.read_bytes()

@@ -333,7 +333,7 @@ def test_damaged_blocks_of_mined_pairs(written, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(mining, "_joined", stop)
+        patch.setattr(mining, "_join_blocks", stop)
         with pytest.raises(KeyboardInterrupt):
             mo.mine(index, "bleu", path)
     work = tmp_path / ".m.parquet.unfinished"
@@ -342,7 +342,7 @@ def test_damaged_blocks_of_mined_pairs(written, tmp_path, monkeypatch):
     changed = table.set_column(table.column_names.index("score"), "score", pa.array([0.5] * table.num_rows))
     parquet.write_table(changed, block, write_page_checksum=True)
     with monkeypatch.context() as patch:
-        patch.setattr(mining, "_joined", stop)
+        patch.setattr(mining, "_join_blocks", stop)
         with pytest.raises(KeyboardInterrupt):
             mo.mine(index, "bleu", path)
     assert parquet.read_table(block).equals(table)
