@@ -259,7 +259,7 @@ _STUDY = """
 import json, resource, sys, time
 from contextlib import contextmanager
 from metric_oracle.__main__ import main
-from metric_oracle.commands import scoring
+from metric_oracle.commands import tables
 marks = [("reading", time.perf_counter(), time.process_time())]
 
 def mark(step, *_):
@@ -270,7 +270,7 @@ def mark(step, *_):
 def progress(task):
     yield mark
 
-scoring.progress, file, sys.argv = progress, sys.argv[1], ["oracle", *sys.argv[2:]]
+tables.progress, file, sys.argv = progress, sys.argv[1], ["oracle", *sys.argv[2:]]
 try:
     main()
 finally:

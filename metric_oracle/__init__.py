@@ -19,12 +19,76 @@ A study compares the oracle of every metric, random retrieval, the most frequent
 >>> table = mo.compare_study(systems)                   # doctest: +SKIP
 >>> mo.write_study(systems, table, "study")             # doctest: +SKIP
 
-The public names, listed in `__init__.pyi`, are imported when first used, so that importing the package is fast.
+The public names are imported when they are first used, so that importing the package is fast.
 """
 
+from importlib import import_module
 from typing import Any
 
-from metric_oracle.base.lazy import load
+# Where each public name stands. `tests/generated.py` writes `__init__.pyi` for type checkers from it.
+MODULES = {
+    "BestOf": "samples.best_of",
+    "Consensus": "samples.consensus",
+    "MetricOracleError": "base.errors",
+    "RatedFiles": "raters.metric_comparison",
+    "Read": "corpora.read",
+    "Reports": "corpora.reports",
+    "Samples": "corpora.samples",
+    "SearchOptions": "retrieval.options",
+    "Selection": "mining.selection",
+    "SurveyOptions": "survey.create",
+    "agreement": "raters.interrater",
+    "align": "raters.alignment",
+    "annotate": "annotating",
+    "baseline": "retrieval.baselines",
+    "best_of": "samples.best_of",
+    "build_index": "retrieval.building",
+    "compare": "tables.compare",
+    "compare_metrics": "raters.metric_comparison",
+    "compare_study": "tables.study",
+    "compute": "retrieval.scoring",
+    "consensus": "samples.consensus",
+    "consensus_reward": "retrieval.rewards",
+    "create_survey": "survey.create",
+    "expectation": "retrieval.expectation",
+    "export_survey": "survey.export",
+    "failure_modes": "raters.failure_modes",
+    "fit_composite": "raters.fit_composite",
+    "interval": "statistics",
+    "judge": "judges.given",
+    "list_metrics": "metrics",
+    "merge": "retrieval.part_files",
+    "merge_mined": "mining.mine",
+    "mine": "mining.mine",
+    "open_index": "indexes.shards",
+    "overlap": "copies.overlap",
+    "pairs": "mining.pairs",
+    "pairwise": "retrieval.groups",
+    "pool": "retrieval.pair_files",
+    "project": "projects",
+    "read_foreign": "tables.foreign",
+    "read_predictions": "corpora.predictions",
+    "read_rated_set": "raters.rated_sets",
+    "read_ratings": "raters.ratings",
+    "read_reports": "corpora.reports",
+    "read_results": "findings.results",
+    "read_samples": "corpora.samples",
+    "read_scores": "findings.results",
+    "reports": "reading",
+    "rerank": "retrieval.rerank",
+    "retrieve": "retrieval.plan",
+    "reward": "retrieval.rewards",
+    "score": "retrieval.scoring",
+    "score_crg": "tables.crg",
+    "score_f1_chexbert": "tables.f1_chexbert",
+    "score_f1_srr": "tables.f1_chexbert",
+    "study": "tables.study",
+    "study_pairs": "tables.judged_study",
+    "survey_status": "survey.export",
+    "verify": "retrieval.verification",
+    "write_study": "tables.study_folder",
+}
+__all__ = [*MODULES]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
@@ -35,35 +99,12 @@ def __getattr__(name: str) -> Any:
     if name in ("Model", "load_queries"):
         msg = f"module {__name__!r} has no attribute {name!r}. Write mo.reports(...)"
         raise AttributeError(msg)
-    value = load(__name__, name)
-    if isinstance(value, type):
-        from metric_oracle.base.validation import guard
-
-        guard(value)
-    elif callable(value):
-        from metric_oracle.base.validation import public
-
-        value = globals()[name] = public(name, value, _homes(name))
+    if name not in MODULES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = globals()[name] = getattr(import_module(f"metric_oracle.{MODULES[name]}"), name)
     return value
 
 
-def _homes(name: str) -> dict[str, str]:
-    """Return the call that takes each argument of `reports`, `Read` and `SearchOptions`, such as "mo.reports(..., {})".
-
-    Error messages of the public function `name` that lacks the argument show this call; one that reads files takes the
-    options of `Read` itself.
-    """
-    from dataclasses import fields
-
-    from metric_oracle.corpora.read import Read
-    from metric_oracle.retrieval.options import SearchOptions
-    from metric_oracle.sources.keywords import Sources
-
-    own = {field.name: "options=mo.SearchOptions({})" for field in fields(SearchOptions)}
-    own |= dict.fromkeys((*Sources.__annotations__, "tell"), "mo.reports(..., {})")
-    of_reading = "read=mo.Read({})" if name.startswith("read_") else "mo.reports(..., read=mo.Read({}))"
-    return own | {field.name: of_reading for field in fields(Read)}
-
-
 def __dir__() -> list[str]:
-    return load(__name__, "__all__")
+    return __all__

@@ -9,9 +9,10 @@ from annotated_doc import Doc
 
 from metric_oracle.base.argument_checks import check_left_out, given_of
 from metric_oracle.base.checksum import replacing_signed
-from metric_oracle.base.errors import InputError, as_called, called, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.job import working
 from metric_oracle.base.progress import Progress, counter, say
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.samples import Samples, is_sampled
 from metric_oracle.metrics import ATTACHED
 from metric_oracle.reading import Given, attached, check_models
@@ -22,7 +23,7 @@ MODELS = tuple(source.arguments[0] for source in ATTACHED if source.model)
 FILES = tuple(name for source in ATTACHED for name in source.model_arguments)
 
 
-@called("annotate")
+@public
 def annotate(
     reports: Annotated[
         Given,
@@ -86,7 +87,7 @@ def annotate(
     opened = source.open(model, {**given_of(arguments, FILES), "device": arguments.get("device")})
     scratch = out.with_name(f".{out.name}.annotating")
     count = counter(progress, "", len(read.ids))
-    with working(scratch, f"run of {as_called('annotate')}"):
+    with working(scratch, "run of `mo.annotate`"):
         annotations = source.run(opened, read.texts, tell=lambda line: say(line, tell), progress=count, scratch=scratch)
         content = source.endings[out.suffix.lower()](annotations, read.ids)
         with replacing_signed(out, opened.signature) as temporary:
@@ -103,9 +104,8 @@ def _check_call(arguments: Mapping[str, Any], out: str | Path) -> tuple[Source, 
     """
     named = {name: arguments[name] for name in MODELS if arguments.get(name) is not None}
     if len(named) != 1:
-        raise InputError(
-            f"exactly one of {', '.join(map(option, MODELS))}", "must be given", len(named), "Pass one model at a time."
-        )
+        listed = ", ".join(f"`{name}`" for name in MODELS)
+        raise InputError(f"exactly one of {listed}", "must be given", len(named), "Pass one model at a time.")
     ((name, model),) = named.items()
     (source,) = (
         source_of(attached_source.name) for attached_source in ATTACHED if attached_source.arguments[0] == name

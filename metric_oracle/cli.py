@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
+from typer.exceptions import TyperException
 
 from metric_oracle.base.errors import ExactnessError, MetricOracleError, refusal, shown
-from metric_oracle.commands import listing, output, terminal
+from metric_oracle.commands import listing, output, terminal, wording
 from metric_oracle.commands.groups import Families
 
 app = typer.Typer(
@@ -24,9 +25,6 @@ app = typer.Typer(
     help=listing.HELP,
     epilog=listing.EPILOG,
 )
-
-# Base class of Typer's errors; the library that defines it depends on Typer's version.
-_UsageError = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
@@ -42,9 +40,7 @@ def main() -> None:
         if os.environ.get("ORACLE_DEBUG"):
             raise
         _fail(error)
-    except Exception as error:
-        if not isinstance(error, _UsageError):
-            raise
+    except TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             raise SystemExit(2) from None
         output.error(usage_line(error))
@@ -62,9 +58,9 @@ def _fail(error: BaseException) -> NoReturn:
     elif isinstance(error, MemoryError):
         line = "oracle: the data must fit into memory; got more. Use fewer reports, or a machine with more memory."
     elif isinstance(error, OSError):
-        line = f"oracle: {refusal(error)} Check it and run the command again."
+        line = f"oracle: {refusal(error)}"
     else:
-        line = str(error)
+        line = wording.current.message(error) if isinstance(error, MetricOracleError) else str(error)
         line = " ".join(filter(None, [line, _several_metrics(line)]))
     output.error(line)
     interrupted = isinstance(error, KeyboardInterrupt | typer.Abort)

@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import Any
 
 from metric_oracle import kernels
-from metric_oracle.base.errors import InputError, as_called, shown
+from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.validation import public
 from metric_oracle.records import COMPOSITE, Metric, RepresentationRecord, SourceRecord, Term, linear, sign_of
 
 # The folders in the order of help, tables and completion; others follow by name.
@@ -44,7 +45,7 @@ ATTACHED = tuple(source for source in SOURCES.values() if source.made == "attach
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
 # Spellings of metrics in tables and papers that differ from their names.
 _SPELLED = {"radgraphf1": "radgraph", "chexbertvectorsimilarity": "chexbert", "chexbertsimilarity": "chexbert"}
-_COMMANDS = {"chexbert": "f1-chexbert", "srr": "f1-srr-bert"}  # those that compute an F1 which is no metric
+_FUNCTIONS = {"chexbert": "score_f1_chexbert", "srr": "score_f1_srr"}  # those that compute an F1 which is no metric
 LARGEST = 1e100  # limit of the numbers of a composite, so that its sums are finite
 # Metrics that can be terms of a composite. CRG's weights depend on the queries; only F1 of BERTScore has a bound there.
 COMPOSABLE = tuple(name for name, metric in METRICS.items() if metric.composable)
@@ -52,6 +53,7 @@ COMPOSABLE = tuple(name for name, metric in METRICS.items() if metric.composable
 SEARCHED = tuple(name for name, metric in METRICS.items() if metric.is_searched)
 
 
+@public
 def list_metrics() -> list[Metric]:
     """List the metrics: name, files that it reads, better direction, and the publication whose numbers it equals.
 
@@ -100,11 +102,11 @@ def get_metric(name: str | Metric, *, for_scores: bool = False) -> Metric:
             "weights",
             f"must be given for metric {COMPOSITE!r}",
             "none",
-            f"Pass the file that {as_called('fit-composite')} wrote; an index is built for the metrics of its terms.",
+            "Pass the file that `mo.fit_composite` wrote; an index is built for the metrics of its terms.",
         )
     if metric is None:
         hint = _hint(name, for_scores)
-        raise InputError("metric", f"must be one of those that {as_called('metrics')} lists", shown(name), hint)
+        raise InputError("metric", "must be one of those that `mo.list_metrics` lists", shown(name), hint)
     return metric
 
 
@@ -119,7 +121,7 @@ def names_of(metrics: str | Sequence[str] | None) -> list[str] | None:
     if metrics is None:
         return None
     if not isinstance(metrics, str) and not all(isinstance(name, str) for name in metrics):
-        raise InputError("metrics", "must be names of metrics", "a judge", f"{as_called('rerank')} takes judges.")
+        raise InputError("metrics", "must be names of metrics", "a judge", "`mo.rerank` takes judges.")
     return [name.strip() for name in metrics.split(",")] if isinstance(metrics, str) else list(metrics)
 
 
@@ -128,9 +130,9 @@ def _hint(typed: str, for_scores: bool) -> str:
     if "," in typed:
         return "Name one metric."
     bare = folded(typed)
-    command = next((command for name, command in _COMMANDS.items() if name in bare and "f1" in bare), None)
-    if command is not None:
-        return f"{as_called(command)} computes it, from files of labels."
+    function = next((function for name, function in _FUNCTIONS.items() if name in bare and "f1" in bare), None)
+    if function is not None:
+        return f"`mo.{function}` computes it, from files of labels."
     # A name such as "meteor" is only the first part of names; metrics without a search are suggested only for scores.
     near = [
         name
@@ -148,12 +150,12 @@ def check_searched(metric: Metric) -> None:
         # Reranking needs a model that counts errors, whose checkpoint the user gives.
         source = metric.reads.source
         is_reranked = source is not None and source.arguments
-        other = f", or {as_called('rerank')} for the best of a pool" if is_reranked else ""
+        other = ", or `mo.rerank` for the best of a pool" if is_reranked else ""
         raise InputError(
             "metric",
             "must be one with an exact search",
             f"{metric.name!r}, whose model reads reference and candidate at once",
-            f"Use {as_called('score')}{other}.",
+            f"Use `mo.score`{other}.",
         )
 
 

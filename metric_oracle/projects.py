@@ -14,10 +14,10 @@ from typing import Annotated, Any, get_args, get_origin
 
 from annotated_doc import Doc
 
-from metric_oracle.base.argument_checks import check_declared
 from metric_oracle.base.declarations import IN_PYTHON, OUTPUT, Declaration, Flag, alternatives, declarations
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import only_writer, sha256, write_bytes
+from metric_oracle.base.validation import check_declared, public
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.samples import Samples
@@ -99,6 +99,7 @@ class Project(Mapping[str, AttachedReports]):
             self._reports[name] = self.reports(name)
         return self._reports[name]
 
+    @public
     def reports(self, name: str, **more: Any) -> AttachedReports:
         """Return the reports of an entry, with further arguments of `mo.reports`; KeyError if there is no entry."""
         entry = self._entries["reports"][name]
@@ -158,6 +159,7 @@ def _is_path(one: Declaration) -> bool:
     return not {Path, Any}.isdisjoint(chain.from_iterable(inside))
 
 
+@public
 def project(
     path: Annotated[str | Path, Doc("The file, such as oracle.toml. Paths in it are relative to its folder.")] = FILE,
 ) -> Project:
@@ -429,7 +431,7 @@ def entry_of_judge(judge: GivenJudge, place: Path) -> dict[str, Any]:
 
 
 def _relative(path: str | Path, place: Path) -> str:
-    """Return a path relative to the folder of the project, as entries have it; absolute if only the root is shared."""
+    """Return a path relative to the folder of `place`, the oracle.toml; absolute if the two share only the root."""
     folder, whole = place.parent.resolve(), Path(path).resolve()
     shared = os.path.commonpath([folder, whole])
     return str(whole) if shared == whole.anchor else os.path.relpath(whole, folder)

@@ -1,15 +1,16 @@
 """Reports in any form with their sources: the function `reports`, which every function that takes reports accepts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, Unpack
 
 from annotated_doc import Doc
 
 from metric_oracle.base.argument_checks import check_given, check_left_out, check_options, given_of
-from metric_oracle.base.errors import InputError, as_called, called, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress, say, silent
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.containers import in_order
 from metric_oracle.corpora.kept_columns import say_apart
 from metric_oracle.corpora.predictions import as_predictions
@@ -44,7 +45,6 @@ MODELS = ("radgraph_encoder", "vocabulary", "entity_encoder", "device", "uncerta
 
 
 # The call that takes an option of `Read`, for advice in messages.
-HOMES = {field.name: "mo.reports(..., read=mo.Read({}))" for field in fields(Read)}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -101,18 +101,16 @@ class AttachedReports:
         """The texts of the test reports by their ids, as far as `load` has read them."""
         return {name: text for one in self._loaded.values() for name, text in zip(one.ids, one.texts, strict=True)}
 
-    @called("reports", ("data", "read", "tell", *Sources.__annotations__), HOMES)
-    def load(
-        self, index: str | Path | Index | None = None, progress: Progress | None = None, keep: Sequence[str] = ()
-    ) -> Reports:
+    @public
+    def load(self, index: Any = None, progress: Progress | None = None, keep: Sequence[str] = ()) -> Reports:
         """Read the reports as test reports, and run the models that make their sources.
 
         Every function that takes test reports does this by itself. The result is stored, so that the work is done once.
 
         Parameters
         ----------
-        index : path or Index, optional
-            Index that the reports are compared with. Its section is the default.
+        index : path, Index or Results, optional
+            What the reports are compared with. Its section is the default.
         progress : function, optional
             Called as ``progress(step, done, total)`` while a model runs.
         keep : sequence of str, optional
@@ -166,9 +164,8 @@ class AttachedReports:
         if predictions:
             self._written[default_section] = read
         if default_section is not None and not predictions and read.section is None and self._has_columns():
-            python = "mo.read_reports(..., read=mo.Read(section=NAME))" if isinstance(self.data, Reports) else ""
             line = f"section of the tests not known: they are compared with {default_section}"
-            step = f"Say it by {option('section', 'NAME', python=python)}"
+            step = "Say it by `mo.reports(..., mo.Read(section=NAME))`"
             self._say_once(f"{line}. {step}", line, self.models.get("tell"))
         return read
 
@@ -240,7 +237,7 @@ def attached(data: Any) -> AttachedReports:
     return data if isinstance(data, AttachedReports) else AttachedReports(in_order(data))
 
 
-@called("reports")
+@public
 def reports(
     data: Annotated[
         Given,
@@ -296,8 +293,8 @@ def reports(
         check_given(
             "encoder",
             arguments.get("encoder"),
-            f"with {', '.join(map(option, lacking))}",
-            f"Add {option('encoder', 'NAME')} or a folder.",
+            "with " + ", ".join(f"`{name}`" for name in lacking),
+            "Add `mo.reports(..., encoder=NAME)` or a folder.",
         )
     return AttachedReports(
         in_order(data),
@@ -394,7 +391,7 @@ def loaded(
             "index and queries",
             "must be the corpus and the test reports, in this order",
             "reports and an index",
-            f"Exchange them, or index the corpus with {as_called('build-index')} first.",
+            "Exchange them, or index the corpus with `mo.build_index` first.",
         )
     check_models(side, *(f"metric {metric.name!r}" for metric in metrics if metric.needs_encoder and is_encoded))
     reports = side.load(index, progress, keep)

@@ -77,7 +77,7 @@ class SourceRecord(_Implemented):
     noun: str  # what one report has, such as "a graph", for messages
     plural: str  # what several reports have, such as "graphs"
     arguments: tuple[str, ...]  # arguments of public functions: the values and, if their files may lack ids, the ids
-    option: str = ""  # option to name in advice; see `errors.option`
+    option: str = ""  # what to give for it, for advice; see `errors`
     model: str = ""  # model that can be given in place of a file, for the help of options; empty if there is none
     made_by: str = ""  # name of another source whose model also makes this one
     model_arguments: tuple[str, ...] = ()  # arguments for further files of the model

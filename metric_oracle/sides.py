@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.argument_checks import check_left_out, given_of
-from metric_oracle.base.errors import InputError, entry_line, if_taken, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import Progress, say
 from metric_oracle.corpora.joined import MISSING, UNPREDICTED, UNREFERENCED, UNSCORABLE, JoinedIds, check_lengths
 from metric_oracle.corpora.joining import PLACE, check_joined, check_two_columns, shared_column
 from metric_oracle.corpora.reports import ALL_SPLITS, Reports, table_of
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import Table, ids_hint, series_of, together
+from metric_oracle.corpora.tables import Table, ids_hint, read_call, series_of, together
 from metric_oracle.corpora.usual_names import GENERATED, generated_names, matching, written_names
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet, is_prepared
@@ -41,6 +41,7 @@ class Nouns:
     has_section: bool = True  # whether a caller can state the section of predictions
     is_of_index: bool = False  # whether the references have the section of an index
     may_have_more: bool = False  # whether predictions without a reference are left out, and are no error
+    has_inner: bool = False  # of these, whether the caller can leave references without a prediction out
     is_told: bool = False  # whether a listener hears what was read of each side, also where there is nothing to note
 
     @property
@@ -50,12 +51,11 @@ class Nouns:
 
     def step_for(self, section: str, other: str) -> str:
         """Return the advice for references of the section `section` and predictions of the section `other`."""
-        read = "mo.reports({}, read=mo.Read(section={}))"
         if self.is_of_index:
-            stated = option("predicted_section", section, python=read.format("...", section))
+            stated = f"`mo.reports(model, mo.Read(section={section!r}))`"
             return f"Say by {stated} what it writes, or search an index of its section"
-        step = f"Pass {option('section', other, python=read.format('references', other))}"
-        stated = option("predicted_section", section, python=read.format("predictions", section))
+        step = f"Pass `mo.reports(..., mo.Read(section={other!r}))`"
+        stated = f"`mo.reports(predictions, mo.Read(section={section!r}))`"
         return f"{step}, or {stated} where that is what the model writes" if self.has_section else step
 
 
@@ -244,13 +244,13 @@ class Sides:
     def _incomplete(self, name: str, ids: JoinedIds, left_out: Mapping[str, Sequence[str]]) -> InputError:
         """Return the error for ids that one side lacks."""
         truth = self.read_truth
-        nouns, test = self.nouns.references, option("split", "test")
-        of_split = f" The {nouns} are of all splits: {test} takes those of the tests."
+        nouns = self.nouns.references
+        of_split = f" The {nouns} are of all splits: `mo.reports(..., mo.Read(split='test'))` takes those of the tests."
         is_of_all = f", {ALL_SPLITS}, " in truth.source and left_out[UNPREDICTED]
         hint = of_split if is_of_all else ids_hint(ids.references, ids.predictions)
         if self.nouns.may_have_more:
             lacking = [*left_out[UNPREDICTED], *left_out[MISSING]]
-            leave = if_taken("inner", f", or pass {option('inner', True)} to leave these reports out")
+            leave = ", or pass `inner=True` to leave these reports out" if self.nouns.has_inner else ""
             return InputError(
                 f"{self.noun(name)} has no report for {len(lacking):,} of {len(ids.references):,} "
                 f"{self.nouns.references} ({shown(*lacking[:3])}).",
@@ -261,7 +261,7 @@ class Sides:
             f"{len(ids.references)} {self.nouns.references} and {len(ids.predictions)} {self.noun(name)}",
             "must have the same ids",
             listed,
-            f"Complete them, or pass {option('inner', True)} to score the ids that have both.{hint}",
+            f"Complete them, or pass `inner=True` to score the ids that have both.{hint}",
         )
 
     @property
@@ -446,7 +446,7 @@ def _numbered(
             "references and predictions",
             "must be two columns of a table without ids that is given for both",
             f"{shown(*[name or 'no column' for name in columns])} of the columns {table.header}",
-            f"Say for each how it is read: {entry_line(str(references.data), {'text_column': 'NAME'})}.",
+            f"Say for each how it is read: {read_call(references.data, {'text_column': 'NAME'})}.",
         )
     numbered = replace(table, keys=series_of(_ROW, range(table.n_rows)))
     first, *others = (

@@ -16,6 +16,7 @@ from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.option_types import LEGACY
+from metric_oracle.base.validation import public
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -163,6 +164,7 @@ def resample_means(columns: Array, resamples: int, seed: int) -> Resampled:
     return Resampled(value, resampled, (n * value - columns.T) / (n - 1))
 
 
+@public
 def interval(
     values: Sequence[float] | np.ndarray,
     method: option_types.Method = "bca",

@@ -155,7 +155,9 @@ def test_options_that_a_message_names_are_those_of_the_command(line, files, bad,
             message = said.splitlines()[-1].replace(str(path), "").replace(str(tmp_path), "")
             assert message.startswith((f"error: {name}: ", f"error: oracle {name}: ")), message
             named = {*re.findall(r"(?<![\w-])--?[a-z][a-z-]*", message)}
-            assert named <= OPTIONS[name] | (OPTIONS["reports"] if "oracle reports NAME" in message else set()), message
+            assert named <= OPTIONS[name] | (OPTIONS["reports"] if "oracle reports NAME" in message else set()) | (
+                {"--foreign"} if "oracle table --foreign" in message else set()
+            ), message
             assert not re.search(rf"mo\.|\w=[\"'\w]*\.\.\.|\b({'|'.join(ARGUMENTS)})\b", message), message
 
 
@@ -167,11 +169,11 @@ CALLS = {
     "read_predictions ids": lambda bad, new: mo.read_predictions("good.csv", mo.Read(ids=bad)),
     "read_predictions metadata": lambda bad, new: mo.read_predictions("good.csv", mo.Read(metadata=bad)),
     "read_samples": lambda bad, new: mo.read_samples(bad),
-    "reports": lambda bad, new: mo.reports(bad).load(),
-    "reports radgraph": lambda bad, new: mo.reports("good.csv", radgraph=bad).load(),
-    "reports chexbert": lambda bad, new: mo.reports("good.csv", chexbert=bad).load(),
-    "reports labels": lambda bad, new: mo.reports("good.csv", labels=bad).load(),
-    "reports entities": lambda bad, new: mo.reports("good.csv", entities=bad).load(),
+    "AttachedReports.load": lambda bad, new: mo.reports(bad).load(),
+    "AttachedReports.load radgraph": lambda bad, new: mo.reports("good.csv", radgraph=bad).load(),
+    "AttachedReports.load chexbert": lambda bad, new: mo.reports("good.csv", chexbert=bad).load(),
+    "AttachedReports.load labels": lambda bad, new: mo.reports("good.csv", labels=bad).load(),
+    "AttachedReports.load entities": lambda bad, new: mo.reports("good.csv", entities=bad).load(),
     "build_index": mo.build_index,
     "build_index set": lambda bad, new: mo.build_index(bad, new, shard_rows=2),
     "open_index": lambda bad, new: mo.open_index(bad),
@@ -241,6 +243,5 @@ def test_arguments_that_a_message_names_are_those_of_the_function(call, files, b
         for function, argument in inside.items():
             assert argument in inspect.signature(getattr(mo, function)).parameters, message
         bare = re.sub(r"mo\.\w+\((?:[^()]|\([^()]*\))*\)", "", message)
-        assert {*re.findall(r"(?<![\w'])([a-z_]+)=", bare)} <= {*inspect.signature(getattr(mo, name)).parameters}, (
-            message
-        )
+        function = mo.reports if name == "AttachedReports.load" else getattr(mo, name)
+        assert {*re.findall(r"(?<![\w'])([a-z_]+)=", bare)} <= {*inspect.signature(function).parameters}, message

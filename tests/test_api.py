@@ -132,10 +132,10 @@ def test_what_a_prepared_set_does_not_take(index, prepared):
     }
     with pytest.raises(InputError, match=match):
         mo.retrieve(index, replace(queries, attached=settings), "chexbert:labels")
-    match = r"^reports: section must be left out for a prepared set; got a value\. Leave out section\.$"
+    match = r"^AttachedReports\.load: section must be left out for a prepared set; got a value\. Leave out `section`\.$"
     with pytest.raises(InputError, match=match):
         mo.reports(prepared, mo.Read(section="findings")).load()
-    match = r"^score: graphs of both sides must be given for metric 'radgraph'; got none\. Add mo\.reports\("
+    match = r"^score: graphs of both sides must be given for metric 'radgraph'; got none\. Add `mo\.reports\("
     with pytest.raises(InputError, match=match):
         mo.score(prepared, ["a"], "radgraph", inner=True)
 
@@ -159,7 +159,6 @@ CALLS = {
     "score": lambda **o: mo.score(["a"], ["a"], **o),
     "compute": lambda **o: mo.compute(references=["a"], predictions=["a"], **o),
     "pairwise": lambda **o: mo.pairwise(["a"], "bleu", ["a"], **o),
-    "reward": lambda **o: mo.reward("bleu", **o),
 }
 
 
@@ -167,11 +166,13 @@ CALLS = {
 def test_calls_of_earlier_versions_are_told_what_to_write(name):
     for old, new in {
         "radgraph": "mo.reports(..., radgraph=...)",
-        "section": "mo.reports(..., read=mo.Read(section=...))",
+        "section": "mo.reports(..., mo.Read(section=...))",
         "predicted_chexbert_ids": "mo.reports(..., chexbert_ids=...)",
         "prevalence": "options=mo.SearchOptions(prevalence=...)",
     }.items():
-        with pytest.raises(TypeError, match=rf"^{name}: there is no argument '{old}'\. Write {re.escape(new)}\.$"):
+        if old == "prevalence" and "options" not in inspect.signature(getattr(mo, name)).parameters:
+            continue
+        with pytest.raises(TypeError, match=rf"^{name}: there is no argument '{old}'\. Write `{re.escape(new)}`\.$"):
             CALLS[name](**{old: "x.json"})
     with pytest.raises(TypeError, match=r"^reports: there is no argument 'radgrph'\. Did you mean 'radgraph'\?$"):
         mo.reports(["a"], radgrph="x.json")
@@ -192,7 +193,7 @@ def test_reports_take_the_arguments_of_the_registry():
 
 def test_options_are_those_of_the_search_and_of_no_other_function(index):
     with pytest.raises(
-        InputError, match=r"^score: k must be left out for scores of given reports; got a value\. Leave out k"
+        InputError, match=r"^score: k must be left out for scores of given reports; got a value\. Leave out `k`"
     ):
         mo.score(["a"], ["a"], "bleu", options=mo.SearchOptions(k=2))
     with pytest.raises(InputError, match=r"^baseline: backend must be left out for scores without a search; got a val"):
@@ -220,13 +221,13 @@ def test_reports_are_read_when_they_are_used_and_once(index, corpus, monkeypatch
 
 
 def test_the_role_of_reports_is_that_of_their_use(index):
-    match = r"^score: ids must be left out for reports that are no predictions; got a value\. Leave out ids\.$"
+    match = r"^score: ids must be left out for reports that are no predictions; got a value\. Leave out `ids`\.$"
     with pytest.raises(InputError, match=match):
         mo.score(mo.reports(["a"], mo.Read(ids="ids.csv")), ["a"], "bleu")
-    match = r"^score: keep_empty must be left out for predictions; got a value\. Leave out keep_empty\.$"
+    match = r"^score: keep_empty must be left out for predictions; got a value\. Leave out `keep_empty`\.$"
     with pytest.raises(InputError, match=match):
         mo.score(["a"], mo.reports(["a"], mo.Read(keep_empty=True)), "bleu")
-    match = r"layer must be left out for test reports, whose index says it; got a value\. Leave out layer\.$"
+    match = r"layer must be left out for test reports, whose index says it; got a value\. Leave out `layer`\.$"
     with pytest.raises(InputError, match=match):
         mo.retrieve(index, mo.reports(["a"], encoder="bert", layer=3), "bleu")
     match = r"^study: encoder must be left out for a model's reports, which the encoder of the index encodes; got a val"
@@ -251,14 +252,14 @@ def test_only_reports_have_more_than_ten_parameters():
     """Everything that belongs to reports is given to `reports`, and nowhere else; what describes a judge to `judge`."""
     of_judge = {"keep", "pool", "tell"}
     functions = {name: getattr(mo, name) for name in mo.__all__ if inspect.isfunction(getattr(mo, name))}
-    own = {name: validation._known(function.__wrapped__).keys() - of_judge for name, function in functions.items()}
+    own = {name: validation._known(function).keys() - of_judge for name, function in functions.items()}
     many = {name for name, parameters in own.items() if len(parameters) > 10}
     assert many == {"reports"}
 
 
 def test_loaded_reports_take_no_sources(index, prepared):
     match = (
-        r"^reports: radgraph must be left out for reports that have their sources; got a value\. Leave out radgraph\.$"
+        r"^reports: radgraph must be left out for reports that have .* sources; got a value\. Leave out `radgraph`\.$"
     )
     with pytest.raises(InputError, match=match):
         mo.reports(mo.reports(prepared).load(), radgraph="x.json")

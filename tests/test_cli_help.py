@@ -1,7 +1,6 @@
 """The help of the commands, and the options: each typed once, choices from the registry, two screens, names whole."""
 
 import ast
-import importlib
 import inspect
 import re
 import shlex
@@ -11,12 +10,13 @@ from pathlib import Path
 import pytest
 import typer
 
+import generated
 from metric_oracle import __main__, cli, commands
 from metric_oracle.base.declarations import PANELS, declarations
-from metric_oracle.base.errors import in_terms_of_caller
 from metric_oracle.base.option_types import BACKENDS
 from metric_oracle.commands import listing
 from metric_oracle.commands.option import complete_metric
+from metric_oracle.commands.wording import Wording
 from metric_oracle.metrics import ALIASES, ATTACHED, METRICS, SOURCES
 from metric_oracle.sources.keywords import Sources
 
@@ -61,7 +61,7 @@ def test_the_list_has_all_options_and_commands(help_of, monkeypatch, capsys):
         assert {parameter.opts[-1]: parameter.help for parameter in app.get_params(context)} == listing.OPTIONS
     shown = help_of("")
     words = set(re.split(r"[\s│]+", shown))
-    assert {*commands.COMMANDS, *listing.OPTIONS} <= words
+    assert {*listing.COMMANDS, *listing.OPTIONS} <= words
     assert max(map(len, shown.splitlines())) <= 80
     # As a program it is shown at once; Typer ends it with an empty line.
     monkeypatch.setattr("sys.argv", ["oracle", "--help"])
@@ -86,24 +86,21 @@ def test_the_list_fits_the_terminal(monkeypatch, capsys, width):
     assert capsys.readouterr().out == plain.translate(str.maketrans("╭╮╰╯─│", "++++-|"))
 
 
-@pytest.mark.parametrize("name", commands.COMMANDS)
+@pytest.mark.parametrize("file", generated.FILES)
+def test_generated_files_are_up_to_date(file):
+    made = generated.FILES[file]()
+    assert (generated.PACKAGE / file).read_text("utf-8") == made, "run python tests/generated.py"
+
+
+@pytest.mark.parametrize("name", listing.COMMANDS)
 def test_the_list_says_of_a_command_what_its_own_help_says(name):
-    """It is shown without importing the command, so it has words of its own."""
-    listed = commands.COMMANDS[name]
     shown = typer.main.get_command(cli.app).get_command(None, name)
-    assert listed.text == shown.help.split("\n\n")[0]
-    assert name in {*family_names(listed.family)}
+    assert listing.COMMANDS[name].text == shown.help.split("\n\n")[0]
 
 
-def family_names(family):
-    """Yield the names of the commands, or of the group of them, that a module of the package registers."""
-    app = importlib.import_module(f"metric_oracle.commands.{family}").app
-    yield from [app.info.name] if isinstance(app.info.name, str) else [c.name for c in app.registered_commands]
-
-
-def test_every_command_of_a_family_is_listed():
-    families = [path.stem for path in FOLDER.glob("*.py") if "app = typer.Typer" in path.read_text(encoding="utf-8")]
-    assert sorted(name for family in families for name in family_names(family)) == sorted(commands.COMMANDS)
+def test_every_module_with_commands_is_of_a_family():
+    modules = [path.stem for path in FOLDER.glob("*.py") if "app = typer.Typer" in path.read_text(encoding="utf-8")]
+    assert sorted(modules) == sorted(module for family in commands.FAMILIES.values() for module in family)
 
 
 @pytest.mark.parametrize("path", COMMANDS)
@@ -129,12 +126,6 @@ def test_help_teaches_by_example(help_of, path):
     assert own
     for words in own:
         COMMANDS[path].make_context(path, words[len(path.split()) :])
-
-
-def test_families_stand_in_the_order_in_which_people_meet_them():
-    panels = [entry.panel for entry in commands.COMMANDS.values()]
-    wanted = ["Begin here", "Search", "Scores", "Tables", "Training", "Radiologists", "Pages", "Tools"]
-    assert [panel for panel, before in zip(panels, [None, *panels], strict=False) if panel != before] == wanted
 
 
 @pytest.mark.parametrize("path", COMMANDS)
@@ -180,7 +171,7 @@ def test_what_the_registry_names_has_an_option():
         }
     for source in SOURCES.values():
         command = "score" if source.made == "pairs" else "build-index"
-        for name in re.findall(r"--[a-z-]+", in_terms_of_caller(source.option)):
+        for name in re.findall(r"--[a-z-]+", Wording({}).text(source.option)):
             assert name in {opt for p in COMMANDS[command].params for opt in p.opts}
         if source.made == "pairs":
             for path in ("score", "rerank"):  # the other files lie beside the first

@@ -36,13 +36,21 @@ def folder(tmp_path_factory):
 # Streams that are closed
 
 
-@pytest.mark.parametrize("arguments", ["--help", "--version", "metrics", "retrieve {0}/I {0}/test.csv -m bleu"])
-def test_a_result_without_a_place_is_an_error(folder, arguments):
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("oracle", "--help"),
+        ("oracle", "--version"),
+        ("metrics", "metrics"),
+        ("retrieve", "retrieve {0}/I {0}/test.csv -m bleu"),
+    ],
+)
+def test_a_result_without_a_place_is_an_error(folder, name, arguments):
     done = run(f"{ORACLE} {arguments.format(folder)} >&-")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        "error: oracle: files and folders must be open to this user, with room to write; got standard output (Bad file "
-        "descriptor). Check it and run the command again."
+        f"error: {name}: files and folders must be open to this user, with room to write; got standard output (Bad "
+        "file descriptor). Check it, and run this again."
     )
     assert "Traceback" not in done.stderr
 

@@ -1,19 +1,13 @@
-"""Errors: their fields, the function and the terms of the outermost call, and the way between processes."""
+"""Errors: their fields, the name of the outermost call, the terms of the command line, the way between processes."""
 
 import pickle
 
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.base.errors import ExactnessError, InputError, called, in_terms_of_caller, option
-
-
-def caught(error, *called_functions):
-    """Return the error after it went through calls of functions, the innermost first."""
-    for function, keywords in called_functions:
-        with pytest.raises(type(error)), called(function, keywords):
-            raise error
-    return error
+from metric_oracle.base.errors import ExactnessError, InputError
+from metric_oracle.base.validation import public
+from metric_oracle.commands.wording import Wording
 
 
 def test_an_error_has_fields_and_is_one_line():
@@ -23,41 +17,88 @@ def test_an_error_has_fields_and_is_one_line():
     assert str(InputError("a.gz is cut short.", "Fetch it again.")) == "a.gz is cut short. Fetch it again."
 
 
+@public
+def inside(error: Exception) -> None:
+    """Raise an error."""
+    raise error
+
+
+@public
+def outside(error: Exception) -> None:
+    """Call another public function that raises an error."""
+    inside(error)
+
+
 def test_the_outermost_call_names_an_error():
-    error = InputError("a.gz is cut short.", "Fetch it again.")
-    assert str(caught(error, ("retrieve", None))) == "retrieve: a.gz is cut short. Fetch it again."
-    assert str(caught(error, ("study", None))) == "study: a.gz is cut short. Fetch it again."
+    for function in (inside, outside):
+        with pytest.raises(InputError, match=rf"^{function.__name__}: a\.gz is cut short\. Fetch it again\.$"):
+            function(InputError("a.gz is cut short.", "Fetch it again."))
+
+
+FLAGS = {"k": "-k", "metrics": "--metric", "inner": "--inner", "text": "--with-text", "directions": "--direction"}
+READS = {**FLAGS, "project": "--project", "section": "--section", "text_column": "--text-column"}
 
 
 @pytest.mark.parametrize(
-    ("given", "keywords", "advice"),
+    ("python", "flags", "typed"),
     [
-        (option("text_column", "NAME"), None, "--text-column NAME"),
-        (option("text_column", "NAME"), ["text_column"], "text_column=NAME"),
-        (option("predicted_text_column", "NAME"), ["text_column"], "text_column=NAME"),
-        (option("metric"), ["metrics"], "metrics"),
-        (option("metric", "bleu"), [], "metric=bleu"),
-        (option("section"), None, "--section"),
-        (option("inner", True), None, "--inner"),
-        (option("inner", True), ["inner"], "inner=True"),
-        (option("text", False), None, "--no-text"),
-        (option("text", False), ["text"], "text=False"),
+        ("`k`", FLAGS, "-k"),
+        ("`k=5`", FLAGS, "-k 5"),
+        ("`out=FILE.csv`", FLAGS, "--out FILE.csv"),
+        ("`metrics='bleu,rouge-l'`", FLAGS, "--metric bleu,rouge-l"),
+        ("`inner=True`", FLAGS, "--inner"),
+        ("`text=False`", FLAGS, "--no-with-text"),
+        ("`id_column='a b'`", {"id_column": "--id-column"}, "--id-column 'a b'"),
+        ("`directions={'a': 'higher'}`", FLAGS, "--direction a=higher"),
+        ("`leave_out={NAME: REASON}`", FLAGS, "--leave-out NAME=REASON"),
+        ("`mo.SearchOptions(idf='corpus')`", FLAGS, "--idf corpus"),
+        ("`options=mo.SurveyOptions(unequal=True)`", FLAGS, "--unequal"),
+        ("`mo.build_index`", FLAGS, "oracle build-index"),
+        ("`mo.list_metrics`", FLAGS, "oracle metrics"),
+        ("`mo.create_survey`", FLAGS, "oracle survey create"),
+        ("`mo.expectation`", FLAGS, "oracle baseline expectation"),
+        ("`mo.read_foreign`", FLAGS, "oracle table --foreign NAME=FILE"),
+        ("[`score_crg`][metric_oracle.score_crg]", FLAGS, "oracle crg"),
+        ("``a``", FLAGS, "a"),
+        ("`mo.reports(..., mo.Read(section='findings'))`", READS, "--section findings"),
+        ("`mo.reports(..., mo.Read(split=NAME))`", READS, "--split NAME by oracle reports NAME FILE"),
+        ("`mo.reports(..., radgraph=GRAPHS.json)`", {}, "--radgraph GRAPHS.json"),
+        ("`mo.reports(..., encoder=NAME|FOLDER)`", FLAGS, "--encoder NAME|FOLDER"),
+        ("`mo.reports(..., layer=N)`", READS, "--layer N in [encoders.NAME] of oracle.toml"),
         (
-            option("predicted_ids", "FILE", python='reading={"ids": ...}'),
-            None,
-            "--ids FILE by oracle reports NAME FILE",
+            "`mo.reports(..., chexbert_labels=FILE, uncertain=positive|negative)`",
+            {},
+            "--chexbert-labels FILE --uncertain positive|negative",
         ),
-        (option("predicted_ids", "FILE", python='reading={"ids": ...}'), [], 'reading={"ids": ...}'),
+        (
+            "`mo.reports(predictions, mo.Read(section='findings'))`",
+            READS,
+            "--section findings by oracle reports NAME FILE",
+        ),
+        (
+            "`mo.reports('my file.csv', mo.Read(id_column='a', text_column=NAME))`",
+            READS,
+            "oracle reports NAME 'my file.csv' --id-column a --text-column NAME",
+        ),
+        ("`not python`", FLAGS, "not python"),
     ],
 )
-def test_an_option_is_written_for_the_caller(given, keywords, advice):
-    error = InputError("Nothing is known.", f"Pass {given}, or {given}.")
-    assert str(caught(error, ("score", keywords))) == f"score: Nothing is known. Pass {advice}, or {advice}."
+def test_what_stands_in_backticks_is_written_as_it_is_typed(python, flags, typed):
+    assert Wording(flags).text(f"Pass {python}, or {python}.") == f"Pass {typed}, or {typed}."
+    error = InputError("Nothing is known.", f"Pass {python}.")
+    assert str(error) == f"Nothing is known. Pass {python}."
+    assert Wording(flags).message(error) == f"oracle: Nothing is known. Pass {typed}."
+
+
+def test_the_arguments_of_a_rule_are_options():
+    error = InputError("metrics and inner", "must be given with `k`", None, "Give `k=1`.")
+    assert str(error) == "metrics and inner must be given with `k`; got None. Give `k=1`."
+    assert Wording(FLAGS).message(error) == "oracle: --metric and --inner must be given with -k; got none. Give -k 1."
 
 
 def test_fields_survive_the_way_between_processes():
     errors = [
-        InputError("a.gz is cut short.", f"Pass {option('inner', True)}."),
+        InputError("a.gz is cut short.", "Pass `inner=True`."),
         ExactnessError("k", "must be an int", "'5'", "Choose one."),
         InputError("a.gz is cut short."),
     ]
@@ -65,21 +106,7 @@ def test_fields_survive_the_way_between_processes():
         back = pickle.loads(pickle.dumps(error))
         assert type(back) is type(error)
         assert vars(back) == vars(error)
-        assert str(caught(back, ("study", ["inner"]))) == str(caught(error, ("study", ["inner"])))
-
-
-def test_notes_are_in_the_terms_of_the_outermost_call():
-    note = f"Pass {option('inner', True)}."
-
-    @called("retrieve", ["inner"])
-    def retrieve():
-        return in_terms_of_caller(note)
-
-    assert in_terms_of_caller(note) == "Pass --inner."
-    assert retrieve() == "Pass inner=True."
-    with called("score"):
-        assert retrieve() == "Pass --inner."
-    assert in_terms_of_caller(note) == "Pass --inner."
+        assert str(back) == str(error)
 
 
 def test_shared_code_is_not_taken_for_another_function(tmp_path):
@@ -99,7 +126,7 @@ def test_shared_code_is_not_taken_for_another_function(tmp_path):
         "verify": lambda given: mo.verify(index, results, given),
         "score": lambda given: mo.score(given, ["a"], "bleu"),
         "compute": lambda given: mo.compute(references=given, predictions=["a"], metrics="bleu"),
-        "reports": lambda given: mo.reports(given).load(),
+        r"AttachedReports\.load": lambda given: mo.reports(given).load(),
         "build_index": lambda given: mo.build_index(given, tmp_path / "J"),
     }.items():
         with pytest.raises(
@@ -109,7 +136,7 @@ def test_shared_code_is_not_taken_for_another_function(tmp_path):
     rewarded = mo.reward("bleu")
     with pytest.raises(
         InputError,
-        match=r"^reward: reference must be texts, or lists of chat messages .* each; got neither at position \d+\. ",
+        match=r"^reference must be texts, or lists of chat messages .* each; got neither at position \d+\. ",
     ):
         rewarded(completions=["a"], reference=[1])
     scores = {"a": mo.score(["a", "b"], ["a", "c"], "bleu")}

@@ -26,7 +26,7 @@ import metric_oracle as mo
 from metric_oracle import cli
 from metric_oracle.base import checksum
 from metric_oracle.base.errors import InputError
-from metric_oracle.commands import COMMANDS
+from metric_oracle.commands.listing import COMMANDS
 from metric_oracle.mining import mine as mining
 from metric_oracle.survey.folder import open_survey
 from support.signals import signalled
@@ -318,7 +318,7 @@ def test_damaged_steps_of_a_study(written, tmp_path, monkeypatch):
         try:
             again = [row.mean() for row in mo.study(*given, metrics="bleu", out=tmp_path / "st").values()]
         except InputError as error:
-            reason = "st.unfinished was not left by an earlier run of mo.study: its steps.json cannot be read"
+            reason = "st.unfinished was not left by an earlier run of `mo.study`: its steps.json cannot be read"
             refused += reason in str(error)
         else:
             assert again == wanted
@@ -349,11 +349,14 @@ def test_damaged_blocks_of_mined_pairs(written, tmp_path, monkeypatch):
     search = work / "search.json"
     before = search.read_bytes()
     search.write_bytes(before.replace(b'"made_of": "', b'"made_of": "0', 1))
-    with pytest.raises(InputError, match=r"unfinished was not left by .*mine: its search\.json cannot be read\. Move"):
+    match = r"unfinished was not left by an earlier run of `mo\.mine`: its search\.json cannot be read\. Move"
+    with pytest.raises(InputError, match=match):
         mo.mine(index, "bleu", path)
     search.write_bytes(before)
     (work / "thesis.txt").write_text("precious")
-    with pytest.raises(InputError, match=r"unfinished was not left by .*mine: it holds thesis\.txt\. Move it, or"):
+    with pytest.raises(
+        InputError, match=r"unfinished was not left by an earlier run of `mo\.mine`: it holds thesis\.txt\. Move it, or"
+    ):
         mo.mine(index, "bleu", path)
     (work / "thesis.txt").unlink()
     mo.mine(index, "bleu", path)

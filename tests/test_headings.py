@@ -170,8 +170,8 @@ def test_what_a_message_advises_gives_that_text(files, section):
     whole = mo.read_predictions(files["p.json"])
     match = (
         rf"references and predictions must be of one section; got {section} \(by caller\) and findings\+impression "
-        rf"\(by headers\)\. Pass mo\.reports\(references, read=mo\.Read\(section=findings\+impression\)\), or "
-        rf"mo\.reports\(predictions, read=mo\.Read\(section={section}\)\) where that is what the model writes\.$"
+        rf"\(by headers\)\. Pass `mo\.reports\(\.\.\., mo\.Read\(section='findings\+impression'\)\)`, or "
+        rf"`mo\.reports\(predictions, mo\.Read\(section='{section}'\)\)` where that is what the model writes\.$"
     )
     with pytest.raises(InputError, match=match), pytest.warns(UserWarning, match="without Findings: and Impression:"):
         mo.score(mo.reports(OF[section], mo.Read(section=section)), whole, "bleu")
@@ -200,7 +200,8 @@ def test_after_impression_is_the_impression(files):
     )
     with pytest.raises(
         InputError,
-        match=r"section must be impression with read=mo\.Read\(after_impression=True\); got findings\. Leave read=",
+        match=r"section must be impression with `mo\.reports\(\.\.\., mo\.Read\(after_impression=True\)\)`; got "
+        "findings\\. Leave `",
     ):
         mo.read_predictions(files["both"], mo.Read(after_impression=True, section="findings"))
 
@@ -262,9 +263,7 @@ def test_tests_of_unknown_section_are_named(oracle, files, tmp_path):
     with pytest.warns(UserWarning, match="section of the tests not known: they are compared with impression"):
         mo.retrieve(built, mo.reports(tests, mo.Read(text_column="described")), "bleu")
     read = mo.read_reports(tests, mo.Read(text_column="described"))
-    with pytest.warns(
-        UserWarning, match=r"not known: .* Say it by mo\.read_reports\(\.\.\., read=mo\.Read\(section=NAME\)\)$"
-    ):
+    with pytest.warns(UserWarning, match=r"not known: .* Say it by `mo\.reports\(\.\.\., mo\.Read\(section=NAME\)\)`$"):
         mo.retrieve(built, read, "bleu")
     mo.retrieve(built, mo.read_reports(tests, mo.Read(text_column="described", section="impression")), "bleu")
     mo.retrieve(built, OF["impression"], "bleu")  # texts alone

@@ -209,7 +209,7 @@ def test_foreign_files_stay(tmp_path, name, is_job):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     first = Path(name).parts[0]
     reason = f"its {name} cannot be read" if is_job and name == "record.json" else f"it holds {first}"
-    match = rf"^{folder} was not left by an earlier test: {reason}\. Move it, or name another --out\.$"
+    match = rf"^{folder} was not left by an earlier test: {reason}\. Move it, or name another `out`\.$"
     with pytest.raises(InputError, match=match):
         run(folder)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

@@ -45,7 +45,7 @@ def test_a_whole_annotation_against_predictions_of_its_tests(oracle, tmp_path):
     assert_refused(oracle(*words), match, NOTES)
     code, out, err = oracle(*words, "--split", "test")
     assert (code, json.loads(out)["bleu-2"], "all splits" in err) == (0, 1.0, False)
-    match = r"of all splits: mo\.reports\(\.\.\., read=mo\.Read\(split=test\)\) takes"
+    match = r"of all splits: `mo\.reports\(\.\.\., mo\.Read\(split='test'\)\)` takes"
     with pytest.raises(InputError, match=match), pytest.warns(UserWarning, match="^(references|ids): ") as told:
         mo.score(tmp_path / "annotation.json", predictions, "bleu")
     assert [str(one.message).partition(":")[0] for one in told] == ["references", "ids"]

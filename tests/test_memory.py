@@ -217,9 +217,9 @@ def test_rewards_by_consensus(metric):
     assert rewarded.__name__ == f"{'' if sign > 0 else 'negative '}consensus {metric}"
     study = mo.consensus_reward(metric, column="study", sources=sources)
     assert study(prompts=["?"] * 6, completions=completions, study=[1, 2, 1, 1, 3, 2]) == found
-    with pytest.raises(InputError, match=r"^consensus_reward: prompts must be one value for each of 1 completion"):
+    with pytest.raises(InputError, match=r"^prompts must be one value for each of 1 completion"):
         rewarded(completions=["a"])
-    with pytest.raises(InputError, match=r"^reward: completions must be texts, or lists of chat messages .* got"):
+    with pytest.raises(InputError, match=r"^completions must be texts, or lists of chat messages .* got"):
         mo.reward("bleu")(completions=[5], reference=["a"])
 
 
@@ -274,8 +274,8 @@ def test_prompts_without_content_that_can_be_compared():
     for given in (object(), [{"image": object()}], closed, {1}):
         with pytest.raises(
             InputError,
-            match=r"^consensus_reward: prompts must hold texts, numbers, messages or arrays, whose content says which "
-            r"completions belong together; got \w+\. Name a column with the id of the study, with column=NAME\.$",
+            match=r"^prompts must hold texts, numbers, messages or arrays, whose content says which "
+            r"completions belong together; got \w+\. Name a column with the id of the study, with `column=NAME`\.$",
         ):
             rewarded(prompts=[given] * 2, completions=["a", "a"])
     study = mo.consensus_reward("rouge-l", column="study")
@@ -307,7 +307,7 @@ def test_rewards_that_lack_something():
     with pytest.raises(InputError, match=match):
         mo.reward("bertscore")
     for columns, got in (({}, "none"), ({"reference": ["a"]}, "1")):
-        match = rf"^reward: reference must be one value for each of 2 completions; got {got}\. Name the column"
+        match = rf"^reference must be one value for each of 2 completions; got {got}\. Name the column"
         with pytest.raises(InputError, match=match):
             mo.reward("bleu")(completions=["a", "b"], **columns)
 
@@ -405,17 +405,22 @@ def test_what_is_in_memory_is_what_files_say(tmp_path):
         (lambda: as_labels("abc"[1:1] or [[1], [1, 2]]), r"^labels must be a file, a table or 14 classes"),
         (
             lambda: mo.reports(["a", "b"], chexbert=lambda texts: vectors(texts)[:1]).load(),
-            r"^reports: embeddings that a function returned must be as many as the texts, 2; got 1\. Return one for",
+            r"^AttachedReports\.load: embeddings that a function returned must be as many as the texts, 2; "
+            r"got 1\. Return one for",
         ),
         (
             lambda: mo.reports(["a"], chexbert_ids=["a"]).load(),
-            r"^reports: chexbert must be given with chexbert_ids; got None\. Add the embeddings of the list",
+            r"^AttachedReports\.load: chexbert must be given with `chexbert_ids`; got None\. Add the "
+            r"embeddings of the list",
         ),
         (
             lambda: mo.reports(["a"], chexbert_labels=classes).load(),
-            r"^reports: uncertain must be positive, negative or blank where labels are given; got None\.",
+            r"^AttachedReports\.load: uncertain must be positive, negative or blank where labels are given; got None\.",
         ),
-        (lambda: mo.score(["a"], ["a"], "bleu").values("rouge-l"), r"^metric must be one of bleu-2; got 'roug"),
+        (
+            lambda: mo.score(["a"], ["a"], "bleu").values("rouge-l"),
+            r"^Scores.values: metric must be one of bleu-2; got 'roug",
+        ),
     ],
 )
 def test_what_cannot_be_taken(call, match):

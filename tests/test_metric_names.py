@@ -64,16 +64,16 @@ OTHERS = r"Choose one \(docs/coming-from\.md has other names\), or name a judge 
         ("meteor", r"Did you mean 'meteor:nltk' or 'meteor:nltk-stems' or 'meteor:1\.5'\?"),
         ("green", OTHERS),
         ("sacrebleu", OTHERS),
-        ("f1-chexbert", r"mo\.score_f1_chexbert computes it, from files of labels\."),
-        ("CheXbert F1", r"mo\.score_f1_chexbert computes it, from files of labels\."),
-        ("srrbert_weighted_f1", r"mo\.score_f1_srr computes it, from files of labels\."),
+        ("f1-chexbert", r"`mo\.score_f1_chexbert` computes it, from files of labels\."),
+        ("CheXbert F1", r"`mo\.score_f1_chexbert` computes it, from files of labels\."),
+        ("srrbert_weighted_f1", r"`mo\.score_f1_srr` computes it, from files of labels\."),
         ("CIDEr", r"Did you mean 'cider-d'\?"),
         ("ROGUE-L", r"Did you mean 'rouge-l'\?"),
     ],
 )
 def test_a_name_that_is_none_has_a_short_message(typed, hint):
     with pytest.raises(
-        InputError, match=rf"^score: metric must be one of those that mo.list_metrics lists; got .*\. {hint}$"
+        InputError, match=rf"^score: metric must be one of those that `mo.list_metrics` lists; got .*\. {hint}$"
     ) as error:
         mo.score(["a"], ["a"], typed)
     assert len(str(error.value)) < 170

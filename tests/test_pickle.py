@@ -96,7 +96,7 @@ def test_rewards_survive(tool, tmp_path):
         again = sent(reward, tool)
         assert again.__name__ == reward.__name__
         assert again(**given) == reward(**given)
-    wanted = "consensus_reward: prompts must be one value for each of 1 completions"
+    wanted = "prompts must be one value for each of 1 completions"
     with pytest.raises(mo.MetricOracleError, match=wanted):
         sent(mo.consensus_reward("bleu"), tool)(completions=["a"])
 

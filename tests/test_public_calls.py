@@ -1,7 +1,6 @@
 """Misuse of every public function, method and constructor is one MetricOracleError, a clear line in Python's terms."""
 
 import inspect
-from dataclasses import is_dataclass
 from pathlib import Path
 from types import FunctionType
 from typing import Literal, get_args, get_origin
@@ -47,14 +46,14 @@ CLASSES = [value for name in mo.__all__ if inspect.isclass(value := getattr(mo, 
 CLASSES += [kind for one in SIGNATURES for p in one.parameters.values() for kind in named_in(p.annotation)]
 CLASSES += [kind for one in SIGNATURES for kind in named_in(one.return_annotation)]
 CLASSES = [kind for kind in dict.fromkeys(CLASSES) if not issubclass(kind, Exception | tuple)]
-CALLED = [(kind, "__init__") for kind in CLASSES if is_dataclass(kind)]
+CALLED = [(kind, "__init__") for kind in CLASSES if issubclass(kind, validation.Checked)]
 CALLED += [
     (kind, name)
     for kind in CLASSES
     for name in dir(kind)
     if not name.startswith("_")
     and isinstance(method := inspect.getattr_static(kind, name), FunctionType | classmethod)
-    and getattr(method, "__func__", method).__module__.startswith("metric_oracle.")  # not those of Mapping
+    and getattr(method, "__func__", method).__code__.co_filename == validation.__file__
 ]
 
 
@@ -86,7 +85,7 @@ def test_too_many_and_too_few_arguments(name):
     [
         (name, argument)
         for name in FUNCTIONS
-        for argument, kind in validation._known(getattr(mo, name).__wrapped__).items()
+        for argument, kind in validation._known(getattr(mo, name)).items()
         if not validation._fits(Foreign(), kind)
     ],
 )
@@ -114,7 +113,7 @@ def test_a_method_or_constructor_checks_its_arguments(kind, name):
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in FUNCTIONS if "seed" in validation._known(getattr(mo, name).__wrapped__)] + ["interval of Scores"],
+    [name for name in FUNCTIONS if "seed" in validation._known(getattr(mo, name))] + ["interval of Scores"],
 )
 def test_a_seed_below_zero(name):
     function = mo.score(TEXTS, TEXTS, "bleu").interval if name == "interval of Scores" else getattr(mo, name)
@@ -179,7 +178,7 @@ CALLS = {
     ),
     "an option of another type": (
         lambda i: mo.retrieve(i, TEXTS, "bleu", options=mo.SearchOptions(max_memory="4")),
-        "max_memory must be a number or None; got a str",
+        "max_memory must be a number of GB above 0 or None; got a str",
     ),
     "a share that is none": (
         lambda i: mo.rerank(i, TEXTS, "crepe", recall=1.0),
@@ -200,7 +199,7 @@ CALLS = {
     "graphs that are none": (lambda i: mo.reports(TEXTS, radgraph=5).load(), "graphs must be a RadGraph file"),
     "completions that are none": (
         lambda i: mo.reward("bleu")(completions=5, reference=TEXTS),
-        "completions must be texts, or",
+        r"completions must be texts, or lists of chat messages with a content each; got int\.",
     ),
     "messages without content": (
         lambda i: mo.reward("bleu")(completions=[[{}], [{}]], reference=TEXTS),
@@ -222,11 +221,11 @@ CALLS = {
     ),
     "a checkpoint without a path": (
         lambda i: mo.rerank(i, TEXTS, "crepe", crepe={}, pool="bleu:1"),
-        "crepe must name a checkpoint; got none. Add 'path': FOLDER.",
+        r"crepe must name a checkpoint; got none\. Add `crepe=FOLDER`\.",
     ),
     "a configuration without a checkpoint": (
         lambda i: mo.score(TEXTS, TEXTS, "crepe", crepe={"config": "config.json"}),
-        "crepe must name a checkpoint; got 'config' alone. Add 'path': FOLDER.",
+        r"crepe must name a checkpoint; got 'config' alone\. Add 'path': FOLDER\.",
     ),
     "one reference for all": (
         lambda i: mo.reward("bleu")(completions=TEXTS, reference="ab"),
@@ -235,10 +234,15 @@ CALLS = {
 }
 
 
+# A reward function is called by the trainer; it has no public name.
+OF_NO_NAME = {"completions that are none", "messages without content", "one reference for all"}
+
+
 @pytest.mark.parametrize("case", CALLS)
 def test_misuse_is_one_clear_line(index, case):
     call, match = CALLS[case]
-    with pytest.raises(mo.MetricOracleError, match=rf"^[\w.]+: {match}") as caught:
+    name = "" if case in OF_NO_NAME else r"[\w.]+: "
+    with pytest.raises(mo.MetricOracleError, match=rf"^{name}{match}") as caught:
         call(index)
     assert "\n" not in str(caught.value)
     assert not any(text in str(caught.value) for text in TEXTS)  # reports are patients' data
@@ -262,14 +266,17 @@ def test_what_fits_is_let_through(index, tmp_path):
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda: mo.score(TEXTS, TEXTS, "bertscore"), r"Add mo\.reports\(\.\.\., encoder=NAME\|FOLDER\)\.$"),
+        (lambda: mo.score(TEXTS, TEXTS, "bertscore"), r"Add `mo\.reports\(\.\.\., encoder=NAME\|FOLDER\)`\.$"),
         (
             lambda: mo.score({"a": "A.", "b": "B."}, {"a": "A."}),
-            r"Complete them, or pass inner=True to score the ids that h",
+            r"Complete them, or pass `inner=True` to score the ids that h",
         ),
-        (lambda: mo.score(mo.reports(TEXTS, layer=3), TEXTS), r"Add encoder=NAME or a folder\.$"),
-        (lambda: mo.score(TEXTS, TEXTS, "cider-d:corpus"), r"Add index=INDEX, the corpus whose frequencies count\.$"),
-        (lambda: mo.retrieve("none", TEXTS, "bleu"), "Build one with mo.build_index"),
+        (
+            lambda: mo.score(mo.reports(TEXTS, layer=3), TEXTS),
+            r"Add `mo\.reports\(\.\.\., encoder=NAME\)` or a folder\.$",
+        ),
+        (lambda: mo.score(TEXTS, TEXTS, "cider-d:corpus"), r"Add `index=INDEX`, the corpus whose frequencies count\.$"),
+        (lambda: mo.retrieve("none", TEXTS, "bleu"), "Build one with `mo.build_index`"),
     ],
 )
 def test_advice_is_in_python_s_terms(call, match):

@@ -21,7 +21,7 @@ TRAIN = [
 ]  # fmt: skip
 TESTS = [(7, "the lungs are clear", "effusion"), (8, "the heart is small", "no acute process"), (9, "clear", "normal")]
 BOTH = r"test reports and index must be of one section; got impression \(by {}\) and findings \(by column\)\. "
-SECTION = {"Python": r"mo\.reports\(\.\.\., read=mo\.Read\(section=findings\)\)", "command": "--section findings"}
+SECTION = {"Python": r"`mo\.reports\(\.\.\., mo\.Read\(section='findings'\)\)`", "command": "--section findings"}
 STEP = {caller: rf"Pass {section}, or search an index of section impression\.$" for caller, section in SECTION.items()}
 
 
@@ -105,7 +105,7 @@ def reranked(index, queries):
 def test_rerank_compares_the_sections(files):
     index = mo.open_index(files["of findings"])
     queries = mo.reports(files["tests"], mo.Read(section="impression")).load()
-    with pytest.raises(InputError, match=BOTH.format("column") + STEP["command"]):
+    with pytest.raises(InputError, match=BOTH.format("column") + STEP["Python"]):
         reranked(index, queries)
     queries = mo.reports(files["tests"]).load(index)
     assert reranked(index, queries).signature["section"] == "findings"
@@ -167,7 +167,7 @@ def test_pages_have_the_section_of_their_results(oracle, files, tmp_path):
     index, loaded = mo.open_index(files["of findings"]), mo.reports(tests, mo.Read(section="impression")).load()
     match = (
         r"^test reports and results must be of one section; got impression \(by column\) and findings \(by column\)\. "
-        r"Pass --section findings\.$"
+        r"Pass `mo\.reports\(\.\.\., mo\.Read\(section='findings'\)\)`\.$"
     )
     with pytest.raises(InputError, match=match):
         read_cases([], index, loaded)
@@ -219,8 +219,8 @@ def test_predictions_in_a_folder_give_the_section_of_score(files):
     assert re.search(r"bleu-2 ", repr(found))
     match = (
         r"^score: references and predictions must be of one section; got impression \(by column\) and findings "
-        r"\(by column\)\. Pass mo\.reports\(references, read=mo\.Read\(section=findings\)\), or "
-        r"mo\.reports\(predictions, read=mo\.Read\(section=impression\)\) where that is what the model writes\.$"
+        r"\(by column\)\. Pass `mo\.reports\(\.\.\., mo\.Read\(section='findings'\)\)`, or "
+        r"`mo\.reports\(predictions, mo\.Read\(section='impression'\)\)` where that is what the model writes\.$"
     )
     with pytest.raises(InputError, match=match):
         mo.score(mo.reports(files["tests"], mo.Read(section="impression")), files["tests of findings"], "bleu")

@@ -139,7 +139,7 @@ def test_legacy_sample_without_the_one_other_value():
         (SCORES, {"level": 95}, "level must be a number between 0 and 1; got 95. The usual"),
         (SCORES, {"resamples": 99}, "resamples must be an int from 100 to 1000000; got 99. The default is 10000."),
         (SCORES, {"resamples": True}, "resamples must be an int from 100 to 1000000; got True. "),
-        (SCORES, {"resamples": 1e4}, "resamples must be an int or None; got 10000.0. The call"),
+        (SCORES, {"resamples": 1e4}, "resamples must be an int from 100 to 1000000 or None; got 10000.0. The call"),
         (
             SCORES,
             {"method": "legacy-yu2023", "resamples": 5000},

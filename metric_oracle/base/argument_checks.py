@@ -3,14 +3,13 @@
 import math
 import operator as op
 import os
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Integral, Real
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar
 
-from metric_oracle.base.errors import ArgumentError, InputError, absent_part, is_like_report, option, shown
+from metric_oracle.base.errors import ArgumentError, InputError, absent_part, is_like_report, shown
 
 _Value = TypeVar("_Value")
 
@@ -20,31 +19,53 @@ def check_in_range(
     value: Any,
     *,
     kind: type = int,
+    unit: str = "",
+    note: str = "",
+    step: str = "Choose another number.",
+    **bounds: float | None,
+) -> Any:
+    """Return a number of the kind, `int` or `float`, that is finite and within its bounds; otherwise raise InputError.
+
+    A bool is no number. `bounds` are those of `range_of`. `note` follows them in the message.
+    """
+    is_number = isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+    if (
+        is_number
+        and math.isfinite(value)
+        and all(bound is None or _HOLDS[name](value, bound) for name, bound in bounds.items())
+    ):
+        return value
+    noun = f"{'an int' if kind is int else 'a number'}"
+    raise InputError(argument, f"must be {noun}{range_of(unit=unit, **bounds)}{note}", shown(value), step)
+
+
+_HOLDS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "ge": op.ge,
+    "gt": op.gt,
+    "le": op.le,
+    "lt": op.lt,
+    "multiple_of": lambda value, step: value % step == 0,
+}
+
+
+def range_of(
+    *,
     ge: float | None = None,
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
+    multiple_of: float | None = None,
     unit: str = "",
-    note: str = "",
-    step: str = "Choose another number.",
-) -> Any:
-    """Return a number of the kind, `int` or `float`, that is finite and within its bounds; otherwise raise InputError.
-
-    A bool is no number. The bounds are named as in annotated-types, and any of them may be missing. `note` follows them
-    in the message.
-    """
-    is_number = isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
-    bounds = ((op.ge, ge), (op.gt, gt), (op.le, le), (op.lt, lt))
-    if is_number and math.isfinite(value) and all(bound is None or holds(value, bound) for holds, bound in bounds):
-        return value
+) -> str:
+    """Return a range as it follows a noun in a message: " of at least 1". Bounds are named as in annotated-types."""
     if ge is not None:
-        range_ = f" of at least {ge}" if le is None else f" from {ge} to {le}"
+        text = f" of at least {ge}" if le is None else f" from {ge} to {le}"
     elif gt is not None:
-        range_ = f" above {gt}" if lt is None else f" between {gt} and {lt}"
+        text = f" above {gt}" if lt is None else f" between {gt} and {lt}"
     else:
-        range_ = f" of at most {le}" if le is not None else f" below {lt}" if lt is not None else ""
-    noun = f"{'an int' if kind is int else 'a number'}{f' of {unit}' * bool(unit)}"
-    raise InputError(argument, f"must be {noun}{range_}{note}", shown(value), step)
+        text = f" of at most {le}" if le is not None else f" below {lt}" if lt is not None else ""
+    text += f" and a multiple of {multiple_of}" if multiple_of is not None else ""
+    return f" of {unit}{text}" if unit else text
 
 
 def check_one_of(argument: str, value: Any, known: Iterable[str], step: str = "Choose one.", *, note: str = "") -> None:
@@ -53,29 +74,6 @@ def check_one_of(argument: str, value: Any, known: Iterable[str], step: str = "C
     if value not in names:
         listed = ", ".join(names) or "none"
         raise InputError(argument, f"must be one of {listed}{note}", shown(value), step)
-
-
-def check_declared(argument: str, value: Any, annotation: Any) -> None:
-    """Raise InputError unless a value of an annotated type is within its bounds and among its choices.
-
-    Choices are a `Literal`. Bounds, a unit and the next step of the message, a text, are metadata of an `Annotated`.
-    """
-    if value is None:
-        return
-    inner, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    steps = [item for item in metadata if isinstance(item, str)]
-    step: dict[str, Any] = {"step": steps[0]} if steps else {}  # without one, the checks below have their own
-    if get_origin(inner) in (Union, UnionType):
-        for part in get_args(inner):
-            check_declared(argument, value, part)
-    elif get_origin(inner) is Literal:
-        check_one_of(argument, value, get_args(inner), **step)
-    elif inner in (int, float) and metadata:
-        names = ("ge", "gt", "le", "lt", "unit")
-        bounds: dict[str, Any] = {
-            name: getattr(item, name) for item in metadata for name in names if hasattr(item, name)
-        }
-        check_in_range(argument, value, kind=inner, **step, **bounds)
 
 
 def check_given(argument: str, value: _Value | None, where: str, step: str, *, got: str = "None") -> _Value:
@@ -94,7 +92,7 @@ def check_left_out(
     """
     foreign = [name for name, value in given.items() if value is not None and name not in allowed]
     if foreign:
-        step = step or f"Leave out {', '.join(option(name, python=name) for name in foreign)}."
+        step = step or f"Leave out {', '.join(f'`{name}`' for name in foreign)}."
         raise InputError(", ".join(foreign), f"must be left out {where}", got, step)
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from metric_oracle.base.errors import BackendError, InputError, MetricOracleError, not_installed, option
+from metric_oracle.base.errors import BackendError, InputError, MetricOracleError, not_installed
 
 RETRIES = 3  # times that Ray runs a task again
 BEAT = 1.0  # seconds between two signs of life
@@ -151,7 +151,7 @@ def work(run: Run, board: Any, name: str, shared: bytes, arguments: bytes) -> by
         last = traceback.extract_tb(error.__traceback__)[-1]
         failure = BackendError(
             f"{name} failed in a worker: {type(error).__name__} at {Path(last.filename).name}:{last.lineno}.",
-            f"Run it without {option('runner')} to see more.",
+            "Run it without `runner` to see more.",
         )
         return pickle.dumps((False, failure))
 
@@ -267,7 +267,7 @@ def _connected(address: str | None) -> Iterator[None]:
         if address not in (None, "auto", known):
             raise InputError(
                 f"this process is connected to the Ray cluster at {known}, not to {address}.",
-                "Leave the address out, or call ray.shutdown() first.",
+                "Leave `address` out, or call ray.shutdown() first.",
             )
         yield
         return
@@ -303,7 +303,7 @@ def _no_answer(address: str, reason: str = "") -> BackendError:
     """Return the error for an address at which no cluster answers; `reason` is empty or a note in brackets."""
     return BackendError(
         f"no Ray cluster answers at {address}{reason}.",
-        f"Start one with ray start, or pass {option('address', 'local')}, auto or HOST:PORT of a running one.",
+        "Start one with ray start, or pass `address='local'`, auto or HOST:PORT of a running one.",
     )
 
 

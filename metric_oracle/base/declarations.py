@@ -83,6 +83,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
     Keywords that a TypedDict lists, as in ``**sources: Unpack[Sources]``, are parameters of their own.
     """
+    function = inspect.unwrap(function)  # a public function shows its annotations without what is said of them
     signature = inspect.signature(function)
     hints = (
         typing.get_type_hints(function, include_extras=True)
@@ -105,13 +106,12 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 @cache
 def declarations(declarer: Callable[..., Any]) -> dict[str, Declaration]:
     """Return the declaration of each parameter of a function, or of each field of a dataclass or TypedDict, by name."""
-    if typing.is_typeddict(declarer):
+    if isinstance(declarer, type):
+        absent = None if typing.is_typeddict(declarer) else inspect.Parameter.empty
         hints = typing.get_type_hints(declarer, include_extras=True)
-        return {name: declaration(name, annotation, None) for name, annotation in hints.items()}
+        return {name: declaration(name, hint, vars(declarer).get(name, absent)) for name, hint in hints.items()}
     return {
-        p.name: declaration(
-            p.name, p.annotation, p.default, is_positional=p.kind is not p.KEYWORD_ONLY and not is_dataclass(declarer)
-        )
+        p.name: declaration(p.name, p.annotation, p.default, is_positional=p.kind is not p.KEYWORD_ONLY)
         for p in signature_of(declarer).parameters.values()
     }
 

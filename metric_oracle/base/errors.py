@@ -8,12 +8,12 @@ Raise an error in one of two forms::
 The first form, of an argument, a rule, a value and a next step, reads "k must be an int of at least 1; got 0. Choose
 another number." Use the second form, a plain sentence and a next step, where they would not make a sentence. In both:
 
-- *No function name.* `called` and `public.public` put the name of the command or of the
-  public function in front, once: "retrieve: k must be ...". Code below them takes no parameter for it.
-- *Options go through* `option`, commands through `as_called`, and advice that not every caller can follow through
-  `if_taken`. ``f"Pass {option('text_column', 'NAME')}."`` reads "Pass --text-column NAME." on
-  the command line and "Pass text_column=NAME." in Python. Of what an entry of oracle.toml says, it is the command that
-  writes the entry. `argument` is Python's name, too, and is shown as the command's option where it has one.
+- *No function name.* `validation.public` puts the name of the public function in front, once: "retrieve: k must be
+  ...". The command line does so with the name of the command. Code below them takes no parameter for it.
+- *What to type stands in backticks, in Python*: an argument of the function, `k` or `k=5`; what is said of a set of
+  reports, `mo.reports(..., mo.Read(text_column=NAME))`; a function, `mo.retrieve`. Words in capitals stand for what
+  the user knows. Python shows the text as it is; `commands.wording` writes it for the command line: -k 5,
+  --text-column NAME, oracle retrieve. Docstrings and the texts of options are written in the same way.
 - *No report text.* Reports are patient data. A message shows names of files, columns, metrics and models, ids, lines,
   counts and types. `shown` writes what a person typed or named: ``f"there is no column {shown(name)}."``
 
@@ -21,38 +21,15 @@ The command line prints the line and exits with code 2; with code 1 for an `Exac
 and not a misuse.
 """
 
-import ast
 import os
 import re
-import shlex
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from numbers import Number
 from pathlib import PurePath
-from types import MappingProxyType
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
-OF_ENTRY = "{} by oracle reports NAME FILE"  # an option that only an entry of oracle.toml has
 LONGEST_NAME = 80  # characters of a name that a message shows
 LONGEST = 200  # characters; a longer text may be a report
-_MARKED = re.compile(
-    "\x02(?P<name>[^\x02\x03\x1f]+)\x1f(?P<value>[^\x02\x03\x1f]*)\x1f(?P<python>[^\x02\x03\x1f]*)\x03"
-)
-
-_CLAUSE = re.compile("\x04(?P<name>[a-z_0-9]+)\x1f(?P<text>[^\x04\x05]*)\x05")
-# Commands whose function has another name.
-TOOLS = {
-    "metrics": "list_metrics",
-    "crg": "score_crg",
-    "f1-chexbert": "score_f1_chexbert",
-    "f1-srr-bert": "score_f1_srr",
-    "survey create": "create_survey",
-    "survey status": "survey_status",
-    "survey export": "export_survey",
-}
-_OF_REPORTS = {"reports", "references", "predictions", "queries", "candidates", "groups", "sets"}  # arguments
-_NAMES = re.compile("[a-z_]+(?:(?:, | and | or )[a-z_]+)*")  # of one argument or of several
 
 
 class MetricOracleError(Exception):
@@ -76,13 +53,7 @@ class MetricOracleError(Exception):
     value : str
         What was given. Never report text.
     function : str
-        The command or public function that was called; empty until `called` sets it.
-    keywords : collection of str or None
-        The arguments of the public function where it was called from Python; None on the command line.
-    homes : mapping of str to str
-        Arguments that other calls take, and the form of those calls, such as ``"mo.reports(..., {})"``.
-    flags : mapping of str to str
-        The options of the command that was called, by their arguments: ``{"k": "-k", "id_column": "--id-column"}``.
+        The public function or command that was called; empty until it sets it.
 
     Examples
     --------
@@ -94,9 +65,6 @@ class MetricOracleError(Exception):
     """
 
     function: str = ""
-    keywords: Collection[str] | None = None
-    homes: Mapping[str, str] = MappingProxyType({})
-    flags: Mapping[str, str] = MappingProxyType({})
 
     @overload
     def __init__(self, sentence: str, step: str = "", /) -> None: ...
@@ -113,64 +81,14 @@ class MetricOracleError(Exception):
         else:
             self.sentence, self.step = (*parts, "")[:2]
 
+    @property
+    def line(self) -> str:
+        """The message without the name of the function."""
+        sentence = self.sentence or f"{self.argument} {self.rule}; got {self.value}."
+        return f"{sentence} {self.step}".rstrip()
+
     def __str__(self) -> str:
-        argument = self.argument
-        if _NAMES.fullmatch(argument):
-            argument = re.sub("[a-z_]+", lambda name: self.flags.get(name[0], name[0]), argument)
-        value = "none" if self.value == "None" and self.flags else self.value
-        sentence = self.sentence or f"{argument} {self.rule}; got {value}."
-        line = _written(f"{sentence} {self.step}".rstrip(), _Call(self.keywords, self.homes, self.flags))
-        return f"{self.function}: {line}" if self.function else line
-
-
-class _Call(NamedTuple):
-    """What the outermost call of a public function sets in the errors raised in it; see `MetricOracleError`."""
-
-    keywords: Collection[str] | None = None
-    homes: Mapping[str, str] = MappingProxyType({})
-    flags: Mapping[str, str] = MappingProxyType({})
-
-
-_CALL: ContextVar[_Call | None] = ContextVar("_CALL", default=None)
-
-
-def is_under_way() -> bool:
-    """Return whether this code runs inside a public function or a command."""
-    return _CALL.get() is not None
-
-
-@contextmanager
-def called(
-    function: str,
-    keywords: Collection[str] | None = None,
-    homes: Mapping[str, str] | None = None,
-    flags: Mapping[str, str] | None = None,
-) -> Iterator[None]:
-    """Put the name of a command or public function in front of the errors raised inside; the outermost call counts.
-
-    With an empty name, of a method, errors stay without one. Notes and warnings inside are written in the terms of the
-    call, too, see `in_terms_of_caller`: in Python's if it has `keywords`. `keywords`, `homes` and `flags` are those of
-    `MetricOracleError`. An error of the system becomes an InputError where the outermost call has `keywords`.
-    """
-    call = _Call(keywords, homes or {}, flags or {})
-    is_outermost = _CALL.get() is None
-    if is_outermost:
-        _CALL.set(call)
-    try:
-        yield
-    except MetricOracleError as error:
-        if function or not error.function:
-            error.function, error.keywords, error.homes, error.flags = function, *call
-        raise
-    except OSError as error:
-        if error.filename is not None and is_outermost and keywords is not None:
-            refused = InputError(refusal(error), "Check it and call it again.")
-            refused.function = function
-            raise refused from (None if is_like_report(str(error.filename)) else error)
-        raise
-    finally:
-        if is_outermost:
-            _CALL.set(None)
+        return f"{self.function}: {self.line}" if self.function else self.line
 
 
 def _has_folder() -> bool:
@@ -181,15 +99,22 @@ def _has_folder() -> bool:
         return False
 
 
-def refusal(error: OSError) -> str:
-    """Return the sentence that says what the system refused with this error: the file and the reason."""
-    # The errors of Arrow contain the name and the reason in one text.
+def names_file(error: OSError) -> bool:
+    """Return whether an error of the system says which file it is about; those of Arrow do in their text."""
+    return error.filename is not None or "local file '" in str(error)
+
+
+def refusal(error: OSError) -> "InputError":
+    """Return the error that says what the system refused with this one: the file and the reason."""
+    step = "Check it, and run this again."
     if error.filename is None and not _has_folder():
-        return "the working folder of this terminal was deleted: change to another folder."
+        return InputError("the working folder of this terminal was deleted: change to another folder.", step)
+    # The errors of Arrow contain the name and the reason in one text.
     named = re.search(r"local file '([^']+)'", str(error))
     name = str(error.filename or (named[1] if named else "one"))
     reason = os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
-    return f"files and folders must be open to this user, with room to write; got {shown(PurePath(name))} ({reason})."
+    rule = "must be open to this user, with room to write"
+    return InputError(f"files and folders {rule}; got {shown(PurePath(name))} ({reason}).", step)
 
 
 def shown(*values: object) -> str:
@@ -251,87 +176,17 @@ def with_article(name: str) -> str:
     return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
 
 
-def option(name: str, value: str | bool = "", *, python: str = "") -> str:
-    """Return an option for a message, which is written in the caller's terms: "--ids FILE", or in Python "ids=FILE".
-
-    `name` is the argument in Python, or "predicted_" and that for one that must be said of the predictions alone.
-    `value` is what to pass, a name in quotes as `repr` writes it; False is the option ``--no-...`` of a switch, True
-    the bare option. `python` says how a caller in Python gives it, where that is not `name` = `value`.
-    """
-    return f"\x02{name}\x1f{value}\x1f{python}\x03"
-
-
-def as_called(command: str) -> str:
-    """Return a command for a message, such as "oracle build-index"; in Python it is the function, mo.build_index."""
-    return f"\x02oracle {command}\x1f\x1fmo.{TOOLS.get(command, command.replace('-', '_'))}\x03"
-
-
-def entry_line(path: str, columns: Mapping[str, str]) -> str:
-    """Return, for a message, the line that says how a file is read: of a command, or in Python.
-
-    `columns` has the names of columns by argument, such as ``{"text_column": "hyp"}``.
-    """
-    typed = " ".join(f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in columns.items())
-    in_python = ", ".join(f"{name}={value if value == 'NAME' else repr(value)}" for name, value in columns.items())
-    return f"\x02oracle reports NAME {shlex.quote(path)} {typed}\x1f\x1fmo.reports(..., read=mo.Read({in_python}))\x03"
-
-
-def if_taken(name: str, text: str) -> str:
-    """Return `text`, a part of a message, so that it is shown only where the caller takes an option of that name.
-
-    "entry" stands for any option that only an entry of oracle.toml has.
-    """
-    return f"\x04{name}\x1f{text}\x05"
-
-
-def in_terms_of_caller(text: str) -> str:
-    """Return a note or a warning, made with `option`, with its options written for the outermost call under way.
-
-    Without a call they are written as those of a command: "Pass --section findings."
-    """
-    return _written(text, _CALL.get() or _Call())
-
-
-def _written(text: str, call: _Call) -> str:
-    """Return a text with its marked options written as options of the command line, or as Python arguments."""
-
-    def taken(clause: re.Match[str]) -> str:
-        """Return the text of `if_taken`, empty if the caller does not take its option."""
-        name = clause["name"]
-        if call.keywords is None:
-            is_taken = not call.flags or name in call.flags or name in call.homes
-            is_taken |= name == "entry" and OF_ENTRY in call.homes.values()
-        else:
-            is_taken = name in call.keywords or (name in call.homes and not _OF_REPORTS.isdisjoint(call.keywords))
-        return clause["text"] if is_taken else ""
-
-    def written(marked: re.Match[str]) -> str:
-        """Return the text for a command of `as_called` or an option of `option`."""
-        name, value, python = marked["name"], marked["value"], marked["python"]
-        if call.keywords is None and name.startswith("oracle "):
-            return name
-        bare = name.removeprefix("predicted_")
-        if call.keywords is None:
-            flag = next((call.flags[form] for form in (bare, f"{bare}s") if form in call.flags), None)
-            flag = flag or f"--{bare.replace('_', '-')}"
-            flag = flag.replace("--", "--no-", 1) if value == "False" else flag
-            if value[:1] in ("'", '"'):
-                value = shlex.quote(ast.literal_eval(value))
-            said = flag if value in ("", "True", "False") else f"{flag} {value}"
-            home = "{}" if bare == name else OF_ENTRY  # of one file of several
-            return call.homes.get(bare, home).format(said)
-        if python:
-            return python
-        name = next((one for one in (name, f"{name}s", bare) if one in call.keywords or one in call.homes), name)
-        if name in call.keywords or name not in call.homes:
-            return f"{name}={value}" if value else name
-        return call.homes[name].format(f"{name}={value or '...'}")
-
-    return _MARKED.sub(written, _CLAUSE.sub(taken, text))
-
-
 class InputError(MetricOracleError, ValueError):
     """An argument or an input file breaks a rule."""
+
+
+class ColumnsError(InputError):
+    """The columns of ids or texts cannot be told by their names; `together` joins such errors of several files."""
+
+    path: str = ""
+    columns: Mapping[str, str] = {}  # what must be named, by argument, as far as it is known
+    header: str = ""  # the names of the columns, see `Table.header`
+    more: str = ""  # what is appended to the step
 
 
 class ArgumentError(InputError, TypeError):

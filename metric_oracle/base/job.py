@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from metric_oracle.base.checksum import read_json, write_json
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import LOCK, exclusive, is_at, remove_leftovers, sha256
 
 
@@ -152,5 +152,5 @@ def _check_inside(names: Iterable[str]) -> None:
 def _foreign(folder: Path, title: str, argument: str, reason: str) -> InputError:
     """Return the error for a folder that an earlier process of the same work did not leave."""
     return InputError(
-        f"{folder} was not left by an earlier {title}: {reason}.", f"Move it, or name another {option(argument)}."
+        f"{folder} was not left by an earlier {title}: {reason}.", f"Move it, or name another `{argument}`."
     )

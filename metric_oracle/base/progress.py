@@ -8,7 +8,6 @@ from typing import Annotated
 from annotated_doc import Doc
 
 from metric_oracle.base.declarations import IN_PYTHON
-from metric_oracle.base.errors import in_terms_of_caller
 
 # Called with the name of the step ("" if there is one step only), how much of it is done, and its size; both numbers
 # are None where they are not known.
@@ -48,7 +47,6 @@ def counter(progress: Progress | None, step: str, total: int) -> Advance:
 
 def say(line: str, tell: Callable[[str], None] | None) -> None:
     """Pass a note to `tell`; without it, issue a UserWarning that points at the call of the public function."""
-    line = in_terms_of_caller(line)
     if tell is not None:
         tell(line)
         return

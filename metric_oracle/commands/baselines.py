@@ -5,17 +5,21 @@ from typing import Any
 
 import typer
 
+import metric_oracle
 from metric_oracle.base.option_types import OF_BASELINES, RESULTS
-from metric_oracle.commands import COMMANDS
 from metric_oracle.commands.command import REQUIRED, Call, command
 from metric_oracle.commands.groups import Group
 from metric_oracle.commands.inputs import TESTS, with_ids
-from metric_oracle.commands.options import PLAIN, CorpusVectorIds, QueryVectorIds
 from metric_oracle.commands.output import Destination, deliver_finding
 from metric_oracle.commands.search import show_answers
+from metric_oracle.commands.shared_options import PLAIN, CorpusVectorIds, QueryVectorIds
 
 app = typer.Typer(
-    name="baseline", cls=Group, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["baseline"].text
+    name="baseline",
+    cls=Group,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Score baselines: random reports, the most frequent report, a perfect prediction, the nearest image.",
 )
 
 
@@ -25,9 +29,9 @@ def _command(kind: str, *examples: str, **defaults: Any) -> Callable[[Callable[.
     others = [name for names in OF_BASELINES.values() for name in names if name not in own]
     return command(
         app,
-        kind,
         *examples,
-        of="metric_oracle.retrieval.baselines:baseline",
+        name=kind,
+        of=lambda: metric_oracle.baseline,
         reports={"queries": TESTS},
         endings=RESULTS,
         formats=PLAIN,
@@ -80,9 +84,7 @@ def _show(call: Call, to: Destination, **own: Any) -> None:
 
 @command(
     app,
-    "expectation",
     "oracle baseline expectation INDEX test.csv -m bleu --plot chance.png",
-    of="metric_oracle.retrieval.expectation:expectation",
     reports={"queries": TESTS},
     endings=RESULTS,
     formats=PLAIN,

@@ -10,18 +10,16 @@ from metric_oracle.base.declarations import OUTPUT, ROWS, Flag
 from metric_oracle.base.option_types import RESULTS, TABLES, WithText
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import TEXTS
-from metric_oracle.commands.options import FORMATS
 from metric_oracle.commands.output import Destination, deliver_finding, note
+from metric_oracle.commands.shared_options import FORMATS
 
 app = typer.Typer(rich_markup_mode="rich")
 
 
 @command(
     app,
-    "overlap",
     "oracle overlap INDEX R2Gen=r2gen.csv --references test.csv",
     "oracle overlap INDEX R2Gen=r2gen.csv WCL=wcl.csv --references test.csv \\\n--out copies.md --pairs copies.csv",
-    of="metric_oracle.copies.overlap:overlap",
     reports={"references": TEXTS, "sets": TEXTS},
     panel=ROWS,
     endings=TABLES,

@@ -32,7 +32,7 @@ def instead(words: Sequence[str], known: Container[str]) -> str:
     """
     entries: dict[str, list[str]] = {}
     of_encoder, models, of_crepe = [], [], []
-    given = [*_given(words, known)]
+    given = [*_unknown_options(words, known)]
     for option, value in given:
         prefix = next((prefix for prefix in _PREFIXES if option.startswith(prefix)), "")
         bare = f"--{option[len(prefix) or 2 :]}"
@@ -80,8 +80,12 @@ def _typed(value: str) -> str:
     return shlex.quote(_shown(value))
 
 
-def _given(words: Sequence[str], known: Container[str]) -> Iterator[tuple[str, str]]:
-    """Yield each option among words that a command does not have, with its value."""
+def _unknown_options(words: Sequence[str], known: Container[str]) -> Iterator[tuple[str, str]]:
+    """Yield each option among words that a command does not have, with its value.
+
+    The value follows "=", or is the next word, "" after the last. --keep counts as unknown beside --judge or --judged,
+    to which it belonged.
+    """
     is_judged = any(word.partition("=")[0] in ("--judge", "--judged") for word in words)  # its --keep is meant, too
     for word, after in pairwise([*words, ""]):
         option, mark, value = word.partition("=")

@@ -1,14 +1,15 @@
 """Classes of Typer commands and groups: flags without a type in the help, and families imported when needed."""
 
-from collections.abc import Mapping
+from copy import copy
 from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from metric_oracle.base.errors import called
-from metric_oracle.commands import COMMANDS, listing
+from metric_oracle.base.errors import MetricOracleError, is_like_report, names_file, refusal
+from metric_oracle.commands import listing, wording
+from metric_oracle.commands.listing import COMMANDS
 
 
 class _WithoutTypes:
@@ -28,25 +29,18 @@ class Command(_WithoutTypes, TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        flags = flags_of(self)
-        with called(ctx.command_path.partition(" ")[2], homes=entry_homes(flags), flags=flags):
+        wording.current.flags = flags_of(self)
+        try:
             return super().invoke(ctx)
-
-
-def entry_homes(flags: Mapping[str, str]) -> dict[str, str]:
-    """Return, of a command that reads reports, the options that an entry of oracle.toml has and it has not.
-
-    The values are the forms in which messages show them; `flags` has the options of the command.
-    """
-    if "project" not in flags:
-        return {}
-    from metric_oracle.base.errors import OF_ENTRY
-    from metric_oracle.commands.inputs import ENTRY
-    from metric_oracle.sources.keywords import OF_ENCODER
-
-    homes = dict.fromkeys(ENTRY.options, OF_ENTRY)
-    homes |= dict.fromkeys(OF_ENCODER, "{} in [encoders.NAME] of oracle.toml")
-    return {name: form for name, form in homes.items() if name not in flags}
+        except MetricOracleError as error:
+            error.function = ctx.command_path.partition(" ")[2]
+            raise
+        except OSError as error:
+            if not names_file(error):
+                raise
+            refused = refusal(error)
+            refused.function = ctx.command_path.partition(" ")[2]
+            raise refused from (None if is_like_report(str(error.filename)) else error)
 
 
 def flags_of(command: Any) -> dict[str, str]:
@@ -75,15 +69,21 @@ class Families(Group):
         if cmd_name not in COMMANDS:
             self.commands = dict.fromkeys(COMMANDS, Group())  # names among which Typer finds the nearest one
             return None
-        with called(cmd_name):  # kernels, which are imported with the function, may refuse the settings of Numba
-            app = import_module(f"metric_oracle.commands.{COMMANDS[cmd_name].family}").app
-            made = [info for info in app.registered_commands if app.info.name == cmd_name or info.name == cmd_name]
-            for info in made:
-                info.callback = getattr(info.callback, "make", lambda callback=info.callback: callback)()
-        if app.info.name == cmd_name:
-            return typer.main.get_group(app)
-        return typer.main.get_command_from_info(made[0], pretty_exceptions_short=False, rich_markup_mode="rich")
+        family = import_module(f"metric_oracle.commands.{COMMANDS[cmd_name].module}").app
+        if family.info.name == cmd_name:
+            group = copy(family)
+            group.registered_commands = [*map(_made, family.registered_commands)]
+            return typer.main.get_group(group)
+        info = _made(next(info for info in family.registered_commands if info.name == cmd_name))
+        return typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show the list of commands without importing any family."""
         listing.show()
+
+
+def _made(info: Any) -> Any:
+    """Return what Typer knows of a command, with the function that is made of its declarations."""
+    info = copy(info)
+    info.callback = info.callback.make()
+    return info

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from metric_oracle.base.argument_checks import check_path
 from metric_oracle.base.declarations import IN_PYTHON, declarations
-from metric_oracle.base.errors import InputError, as_called, not_installed, option, shown
+from metric_oracle.base.errors import InputError, not_installed, shown
 from metric_oracle.commands.option import Option
 from metric_oracle.commands.output import note, progress
 from metric_oracle.corpora.read import Read
@@ -22,7 +22,7 @@ class Inputs(NamedTuple):
     options: tuple[str, ...]
     of_encoder: tuple[str, ...] = ()  # what the name of an encoder stands for here
 
-    def shown(self, argument: str) -> Iterator[Option]:
+    def options_of(self, argument: str) -> Iterator[Option]:
         """Yield the options."""
         for object_, key in ((Read, "read"), (Sources, "sources")):
             for name, one in declarations(object_).items():
@@ -48,9 +48,9 @@ class Names:
     The options hold for the first file without an entry; what columns they name is looked for in the others, too.
     """
 
-    def __init__(self, project: Any, given: Mapping[str, Any]) -> None:
+    def __init__(self, project: Any, options: Mapping[str, Any]) -> None:
         self.project = project  # a Project, or None
-        self.given = {name: value for name, value in given.items() if value is not None and value is not False}
+        self.options = {name: value for name, value in options.items() if value is not None and value is not False}
         self.is_used = False
 
     def attach(self, argument: str, inputs: Inputs, data: Any) -> Any:
@@ -76,13 +76,16 @@ class Names:
         from metric_oracle.reading import reports
 
         usual = {name: one.default for name, one in declarations(Read).items()}
-        own = {} if self.is_used else {name: value for name, value in self.given.items() if name in inputs.options}
+        own = {} if self.is_used else {name: value for name, value in self.options.items() if name in inputs.options}
         self.is_used = True
         read = Read(**{name: own.pop(name) for name in usual if name in own})
         return reports(data, read, **{**own, **encoder}, tell=note)
 
-    def with_judges(self, metrics: Any) -> Any:
-        """Return names of metrics with the judges of the project in the place of theirs; one name as it is."""
+    def with_judges(self, metrics: Any, *, may_be: bool) -> Any:
+        """Return names of metrics with the judges of the project in the place of theirs; one name as it is.
+
+        Raise InputError for the name of a judge unless the command takes them, `may_be`.
+        """
         judges = {} if self.project is None else self.project.judges
         if isinstance(metrics, str):
             return metrics
@@ -91,30 +94,32 @@ class Names:
             if near:
                 rule = "must be metrics, or judges that oracle.toml names"
                 raise InputError("metrics", rule, shown(name), f"Did you mean {near[0]!r}?")
+            if name in judges and not may_be:
+                raise InputError("metrics", "must be names of metrics", "a judge", "`mo.rerank` takes judges.")
         return [judges.get(name, name) for name in metrics]
 
     def check_used(self) -> None:
         """Raise InputError if an option was given and every file has an entry, which says how it is read."""
-        names = [option(name) for name in self.given if name in _TEXTS]
+        names = [f"`{name}`" for name in self.options if name in _TEXTS]
         if names and not self.is_used:
             raise InputError(
                 ", ".join(names),
                 "must be given with a file that has no entry",
                 f"names of {self.project.path} alone",
-                f"Leave them out, or change the entry: {as_called('reports')} NAME FILE.",
+                "Leave them out, or change the entry: oracle reports NAME FILE.",
             )
 
     def check_none(self, argument: str) -> None:
         """Raise InputError if an option was given although there is no file that it holds for."""
         usual = {name: one.default for name, one in declarations(Read).items()}
-        names = [option(name) for name, value in self.given.items() if value != usual.get(name)]
+        names = [f"`{name}`" for name, value in self.options.items() if value != usual.get(name)]
         if names:
             rule = f"must be given with {', '.join(names)}"
             raise InputError(argument, rule, "none", "Add the file of reports that they belong to.")
 
     def _encoder(self, inputs: Inputs) -> dict[str, Any]:
         """Return the options of the encoder that was typed, those that the argument takes."""
-        typed = self.given.get("encoder")
+        typed = self.options.get("encoder")
         if typed is None:
             return {}
         named = {} if self.project is None else self.project.encoders.get(typed, {})
@@ -149,9 +154,9 @@ def check_models(reports: Any, *others: object) -> None:
     check_models(reports, *others)
 
 
-def with_ids(given: Mapping[str, Any], **ids: Path | None) -> dict[str, Any]:
+def with_ids(values: Mapping[str, Any], **ids: Path | None) -> dict[str, Any]:
     """Return files of vectors, by their arguments, each in a pair with the file of its ids if that was given."""
-    return {name: (given.get(name), path) for name, path in ids.items() if path is not None}
+    return {name: (values.get(name), path) for name, path in ids.items() if path is not None}
 
 
 def check_web() -> None:

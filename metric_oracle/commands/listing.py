@@ -1,8 +1,24 @@
 """The output of `oracle --help`, which looks like Typer's help without importing Typer and Rich."""
 
+import json
 import textwrap
+from pathlib import Path
+from typing import NamedTuple
 
-from metric_oracle.commands import COMMANDS, terminal
+from metric_oracle.commands import terminal
+
+
+class Listed(NamedTuple):
+    """A command or a group of commands, as `listed.json` has it."""
+
+    heading: str
+    module: str  # of this package, which defines it
+    text: str  # first paragraph of its own help
+
+
+_LISTED = json.loads(Path(__file__).with_name("listed.json").read_bytes())
+COMMANDS = {name: Listed(**entry) for name, entry in _LISTED["commands"].items()}
+FUNCTIONS: dict[str, str] = _LISTED["functions"]  # the command of each public function, such as "survey create"
 
 HELP = "Find, for every test radiology report, the training report that scores best under a metric, exactly."
 EPILOG = (
@@ -24,7 +40,7 @@ def show() -> None:
     width = max(terminal.width(), _NARROWEST)
     panels: dict[str, dict[str, str]] = {"Options": OPTIONS}
     for name, entry in COMMANDS.items():
-        panels.setdefault(entry.panel, {})[name] = entry.text
+        panels.setdefault(entry.heading, {})[name] = entry.text
     lines = ["", f" {_USAGE}Usage:{_END}{_BOLD} oracle [OPTIONS] COMMAND [ARGS]...{_END}", ""]
     lines += [f" {line}" for line in textwrap.wrap(HELP, width - 2)] + [""]
     for title, texts in panels.items():

@@ -14,10 +14,8 @@ app = typer.Typer(rich_markup_mode="rich")
 
 @command(
     app,
-    "mine",
     "oracle mine INDEX -m radgraph -k 3 --min-score 0.4 --out positives.parquet",
     'oracle mine INDEX -m rouge-l -k 5 --where "radgraph<=0.2" \\\n--exclude text,subject_id --out negatives.parquet',
-    of="metric_oracle.mining.mine:mine",
     endings=(".parquet",),
     needs_out=True,
     formats=("table", "jsonl"),
@@ -30,10 +28,8 @@ def mine(call: Call, to: Destination) -> None:
 
 @command(
     app,
-    "pairs",
     "oracle pairs positives.parquet negatives.parquet --shape triplet \\\n--index INDEX --out triplets.parquet",
     "oracle pairs positives.parquet --shape trec --index INDEX --out qrels.txt",
-    of="metric_oracle.mining.pairs:pairs",
     endings=(".parquet", ".txt", ".qrels"),
     needs_out=True,
     formats=("table", "jsonl"),

@@ -1,7 +1,7 @@
 """The command reports."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -16,13 +16,19 @@ from metric_oracle.commands.output import Destination, note
 app = typer.Typer(rich_markup_mode="rich")
 
 
+def _described() -> Callable[..., Any]:
+    """Return what makes the rows of the list."""
+    from metric_oracle.projects import described
+
+    return described
+
+
 @command(
     app,
-    "reports",
     "oracle reports",
     "oracle reports test radiologists.csv --id-column ExamNo --text-column txt",
     "oracle reports strong out_A.csv --title 'Strong (ours)' \\\n--radgraph strong_graphs.json",
-    of="metric_oracle.projects:described",
+    of=_described,
     reports={"file": ENTRY},
     formats=("table", "jsonl"),
 )

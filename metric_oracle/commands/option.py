@@ -1,7 +1,6 @@
 """An option or argument of a command, made from its declaration: how it is typed, and what the function gets."""
 
 import inspect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
@@ -10,15 +9,10 @@ import typer
 
 from metric_oracle.base.argument_checks import check_path
 from metric_oracle.base.declarations import OUTPUT, Declaration, alternatives
-from metric_oracle.base.errors import TOOLS, InputError, shown
+from metric_oracle.base.errors import InputError, shown
+from metric_oracle.commands.wording import Wording
 from metric_oracle.metrics import ALIASES, METRICS, get_metric
 from metric_oracle.records import COMPOSITE
-
-# The forms of reports on the command line.
-_FORMS = (
-    "as a table with ids and texts (CSV, TSV, Parquet, JSON, JSON Lines or Excel), the folder or zip file of MIMIC-CXR "
-    "or a folder that oracle build-index wrote"
-)
 
 NAMED_FILE = "[NAME=]FILE"  # of options for files by name
 METRIC = ("-m", "--metric", "--metrics")
@@ -37,11 +31,11 @@ class Option(NamedTuple):
         """Whether it is the folder of an index, which the help calls INDEX."""
         return (self.declared.flag.metavar or self.name.upper()) == "INDEX"
 
-    def parameter(self, names: Mapping[str, str]) -> inspect.Parameter:
-        """Return the parameter that Typer reads; `names` has the options as they are typed, by argument."""
+    def parameter(self, wording: Wording) -> inspect.Parameter:
+        """Return the parameter that Typer reads; `wording` is that of its command."""
         one, kind = self.declared, _kind(self.declared)
         usual = {int: "N", float: "X", bool: " ", Path: "FILE", list[Path]: "FILE"}.get(kind, "NAME")
-        text = in_words_of(one.said, names)
+        text = wording.text(one.said)
         if not self.is_argument and get_origin(kind) is list and one.kinds != (str,):
             text += " Repeatable."
         if self.is_argument and one.flag.metavar == NAMED_FILE:
@@ -85,26 +79,26 @@ class Option(NamedTuple):
         """The names of the option as they are typed."""
         return self.declared.flag.names or (f"--{self.name.replace('_', '-')}",)
 
-    def value(self, given: Any) -> Any:
+    def value(self, typed: Any) -> Any:
         """Return what was given in the form that the function takes."""
         kinds = self.declared.kinds
-        if not isinstance(given, list) or self.declared.flag.kind is not None:
-            return given
+        if not isinstance(typed, list) or self.declared.flag.kind is not None:
+            return typed
         if self.declared.flag.names == METRIC:
-            return one_metric(given) if kinds == (str,) else split_names(given)
+            return one_metric(typed) if kinds == (str,) else split_names(typed)
         mapped = next((get_args(kind)[1] for kind in kinds if get_origin(kind) is Mapping), None)
         if mapped is not None:
-            return self._by_name(given, mapped)
+            return self._by_name(typed, mapped)
         if any(get_origin(kind) is Sequence and get_origin(get_args(kind)[0]) is tuple for kind in kinds):
-            return named(given, self.name, self.declared.flag.metavar, ",", repeatable=True)
-        return split_names(given) if _kind(self.declared) == list[str] else given
+            return named(typed, self.name, self.declared.flag.metavar, ",", repeatable=True)
+        return split_names(typed) if _kind(self.declared) == list[str] else typed
 
-    def _by_name(self, given: Sequence[str], kind: Any) -> dict[str, Any]:
+    def _by_name(self, typed: Sequence[str], kind: Any) -> dict[str, Any]:
         """Return what was given as NAME=VALUE in a dict; with lists of values if `kind`, its type, allows them."""
         is_many = any(get_origin(one) is Sequence for one in alternatives(kind))
         form = self.declared.flag.metavar or "NAME=FILE"
         is_file = form == NAMED_FILE
-        pairs = named_files(given, self.name) if is_file else named(given, self.name, form, repeatable=is_many)
+        pairs = named_files(typed, self.name) if is_file else named(typed, self.name, form, repeatable=is_many)
         values: dict[str, list[str]] = {}
         for name, value in pairs:
             values.setdefault(name, []).extend([value] if "FILE" in form else split_names([value]))
@@ -133,25 +127,12 @@ def _kind(one: Declaration) -> Any:
     return str
 
 
-def in_words_of(text: str, names: Mapping[str, str]) -> str:
-    """Return a text of a declaration for the command line: arguments as they are typed, functions as commands."""
-    text = text.replace("in any form that [`reports`][metric_oracle.reports] takes", _FORMS)
-    commands = {function: command for command, function in TOOLS.items()}
-    text = re.sub(
-        r"\[`(\w+)`\]\[metric_oracle\.\w+\]",
-        lambda found: f"oracle {commands.get(found[1], found[1].replace('_', '-'))}",
-        text,
-    )
-    text = re.sub(r'``"?(.*?)"?``', r"\1", text)
-    return re.sub(r"`(\w+)`", lambda found: names.get(found[1], f"--{found[1].replace('_', '-')}"), text)
-
-
 # Several values in one text: names of metrics, NAME=FILE and A,B
 
 
-def split_names(given: Sequence[str]) -> list[str]:
+def split_names(texts: Sequence[str]) -> list[str]:
     """Return names that were given by repeating an option or separated by commas."""
-    return [name.strip() for text in given for name in text.split(",") if name.strip()]
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
 
 
 def one_metric(metrics: Sequence[str]) -> str:

@@ -18,8 +18,9 @@ from types import FrameType
 from typing import Any
 
 from metric_oracle.base.argument_checks import check_given, check_one_of
-from metric_oracle.base.errors import DamagedIndexError, ExactnessError, in_terms_of_caller, option
+from metric_oracle.base.errors import DamagedIndexError, ExactnessError
 from metric_oracle.base.progress import Progress, silent
+from metric_oracle.commands import wording
 
 EVERY = "30"  # seconds between two lines of progress in a file, unless ORACLE_PROGRESS says others
 _COMPILING = " (compiling, once)"
@@ -35,7 +36,7 @@ def checking() -> Iterator[None]:
     try:
         yield
     except DamagedIndexError as error:
-        raise DifferenceFoundError(str(error)) from error
+        raise DifferenceFoundError(*error.args) from error
 
 
 _state: dict[str, bool] = {"quiet": False}  # of the command that is running
@@ -71,9 +72,9 @@ def put(text: str, *, flush: bool = False) -> None:
 
 
 def note(line: str) -> None:
-    """Print a line on standard error, unless --quiet is given; marks of `errors.option` become names of options."""
+    """Print a line on standard error, unless --quiet is given, in the terms of the command."""
     if not _state["quiet"]:
-        _tell(spelled_out(in_terms_of_caller(line)))
+        _tell(spelled_out(wording.current.text(line)))
 
 
 def _tell(line: str) -> None:
@@ -134,7 +135,7 @@ class Destination:
 
     def file(self) -> Path:
         """Return the file of --out; raise InputError if it was not given."""
-        return check_given("out", self.out, "", f"Add {option('out', 'FILE')}.", got="none")
+        return check_given("out", self.out, "", "Add `out=FILE`.", got="none")
 
     def deliver(
         self,

@@ -10,12 +10,12 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_given
 from metric_oracle.base.declarations import OUTPUT, ROWS, SEARCH, Flag
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import TESTS, check_models, check_web, load_tests
-from metric_oracle.commands.options import Foreign
 from metric_oracle.commands.output import Destination, note, progress, put
-from metric_oracle.commands.scoring import read_foreign_files
+from metric_oracle.commands.shared_options import Foreign
+from metric_oracle.commands.tables import read_foreign_files
 from metric_oracle.raters.rated_scores import ScoreFiles, Texts
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -58,7 +58,7 @@ def cases_of(
     samples: Texts | None = None,
     scores: ScoreFiles | None = None,
     foreign: Foreign | None = None,
-    direction: option_types.Directions | None = None,
+    directions: option_types.Directions | None = None,
     sampled: Any = None,
     copies: Any = None,
 ) -> Any:
@@ -76,8 +76,8 @@ def cases_of(
         check_given(
             "ratings",
             ratings,
-            f"with {option('samples')} or {option('scores')}",
-            f"Add {option('ratings')}.",
+            "with `samples` or `scores`",
+            "Add `ratings`.",
             got="none",
         )
     study = opened_study(Path(results[0]), tell=note) if len(results) == 1 else None
@@ -85,7 +85,7 @@ def cases_of(
         results, index, queries = study.results, index or study.index, queries or study.tests
         if study.changed:
             note(f"changed or missing since the study was made: {', '.join(study.changed)}")
-    others = [found for _, found in read_foreign_files(foreign, direction)]
+    others = [found for _, found in read_foreign_files(foreign, directions)]
     opened = None if index is None else open_index(index)
     with progress("reading results"):
         read = [read_result(result) for result in [*results, *others]]
@@ -100,7 +100,6 @@ def cases_of(
 
 @command(
     app,
-    "explore",
     "oracle explore study",
     "oracle explore bleu.parquet radgraph.parquet --queries TESTS --index INDEX",
     "oracle explore r2gen.parquet oracle.parquet --queries test.csv",
@@ -109,7 +108,7 @@ def cases_of(
     "oracle explore r2gen.parquet --queries TESTS --index INDEX \\\n--copies copies.parquet",
     "oracle explore nearest.parquet --queries test.csv --images images/",
     "oracle explore --index INDEX",
-    of="metric_oracle.commands.pages:cases_of",
+    of=lambda: cases_of,
     panel=ROWS,
     reports={"queries": TESTS},
 )
@@ -149,9 +148,7 @@ def explore(
     """
     check_web()
     if not call.values.get("results") and "index" not in call.values:
-        raise InputError(
-            "results or index", "must be given", "neither", f"Name result files, or an index with {option('index')}."
-        )
+        raise InputError("results or index", "must be given", "neither", "Name result files, or an index with `index`.")
     _check_tests(call)
     from metric_oracle.explorer.images import Images
 
@@ -172,11 +169,10 @@ def explore(
 
 @command(
     app,
-    "report",
     "oracle report study --out page.html",
     "oracle report bleu.parquet radgraph.parquet --queries TESTS --out page.html",
     "oracle report r2gen.parquet --no-text --out scores.html",
-    of="metric_oracle.commands.pages:cases_of",
+    of=lambda: cases_of,
     panel=ROWS,
     reports={"queries": TESTS},
     endings=(".html",),
@@ -193,7 +189,7 @@ def report(call: Call, to: Destination, *, text: option_types.WithText = True) -
             "results and out",
             "must be given",
             "one of them or none",
-            f"Name result files, and {option('out', 'page.html')}.",
+            "Name result files, and `out='page.html'`.",
         )
     _check_tests(call)
     from metric_oracle.explorer.report import write_report

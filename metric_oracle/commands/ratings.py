@@ -12,48 +12,47 @@ from metric_oracle.base.declarations import OUTPUT, ROWS, Flag
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.option_types import TABLES
 from metric_oracle.commands.command import Call, command
-from metric_oracle.commands.options import FORMATS
 from metric_oracle.commands.output import Destination, deliver_finding, note
+from metric_oracle.commands.shared_options import FORMATS
 
 app = typer.Typer(rich_markup_mode="rich")
 
 
 @command(
     app,
-    "align",
     "oracle align 6_valid_raters_per_rater_error_categories.csv --scores scores.csv",
     "oracle align RATINGS --scores ours.csv --scores other.csv \\\n--direction other=lower --plot scatter.png",
     "oracle align RATINGS --samples 50_samples_gt_and_candidates.csv -m bleu",
-    of="metric_oracle.raters.alignment:align",
     panel=ROWS,
     endings=TABLES,
     formats=FORMATS,
     plot=True,
 )
+def align(call: Call, to: Destination) -> None:
+    """Show how well metrics agree with radiologists."""
+    _deliver(to, call.tracked("align"))
+
+
 @command(
     app,
-    "agreement",
     "oracle agreement 6_valid_raters_per_rater_error_categories.csv",
     "oracle agreement ratings.csv --repeated repeats.csv --out tables.md",
-    of="metric_oracle.raters.interrater:agreement",
     panel=ROWS,
     endings=TABLES,
     formats=FORMATS,
 )
-def agree(call: Call, to: Destination) -> None:
-    """Show how well metrics or radiologists agree."""
-    _deliver(to, call.tracked(call.function.__name__))
+def agreement(call: Call, to: Destination) -> None:
+    """Show how well radiologists agree."""
+    _deliver(to, call.tracked("agreement"))
 
 
 @command(
     app,
-    "compare-metrics",
     "oracle compare-metrics ReXVal=RATINGS --scores ReXVal=scores.csv \\\n"
     "--samples ReXVal=50_samples_gt_and_candidates.csv --out tables.md",
     "oracle compare-metrics ReXVal=RATINGS ReFiSco=refisco-v0.csv \\\n"
     "-m crepe,bleu --paired crepe,bleu --times times.csv \\\n"
     "--scores ReXVal=crepe.csv --scores ReFiSco=refisco_crepe.csv",
-    of="metric_oracle.raters.metric_comparison:compare_metrics",
     panel=ROWS,
     endings=TABLES,
     formats=FORMATS,
@@ -109,11 +108,9 @@ def compare_metrics(
 
 @command(
     app,
-    "failure-modes",
     "oracle failure-modes 6_valid_raters_per_rater_error_categories.csv",
     "oracle failure-modes RATINGS --category 3 --rate 0.01",
     "oracle failure-modes RATINGS --out tables.md --plot errors.png",
-    of="metric_oracle.raters.failure_modes:failure_modes",
     panel=ROWS,
     endings=TABLES,
     formats=FORMATS,
@@ -138,10 +135,8 @@ def _deliver(to: Destination, result: Any, tables: Callable[[], list[Any]] | Non
 
 @command(
     app,
-    "fit-composite",
     "oracle fit-composite scores.csv -m radgraph,bertscore,bleu --out weights.json",
     "oracle retrieve INDEX test.csv -m composite --weights weights.json",
-    of="metric_oracle.raters.fit_composite:fit_composite",
     panel=ROWS,
     endings=(".json",),
     formats=("table", "jsonl"),

@@ -10,8 +10,8 @@ from metric_oracle.base.declarations import OUTPUT, Flag
 from metric_oracle.base.option_types import RESULTS, TABLES
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import REFERENCES, SAMPLES, check_models
-from metric_oracle.commands.options import FORMATS, PLAIN
 from metric_oracle.commands.output import Destination, deliver_finding, note, table_lines
+from metric_oracle.commands.shared_options import FORMATS, PLAIN
 from metric_oracle.metrics import get_metric
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -27,10 +27,8 @@ def _check(to: Destination, path: Path | None, argument: str) -> None:
 
 @command(
     app,
-    "consensus",
     "oracle consensus samples.jsonl -m rouge-l --out chosen.csv",
     "oracle consensus samples -m radgraph,bleu --weighted --out chosen.csv \\\n--utilities utilities.csv",
-    of="metric_oracle.samples.consensus:consensus",
     reports={"candidates": SAMPLES},
     endings=RESULTS,
     formats=PLAIN,
@@ -85,10 +83,8 @@ def consensus(
 
 @command(
     app,
-    "best-of",
     "oracle best-of samples.jsonl test.csv -m rouge-l,bleu --plot curve.png",
     "oracle best-of samples test -m radgraph --out best.md",
-    of="metric_oracle.samples.best_of:best_of",
     reports={"references": REFERENCES, "candidates": SAMPLES},
     endings=TABLES,
     formats=FORMATS,

@@ -15,17 +15,18 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_given, check_left_out
 from metric_oracle.base.declarations import OUTPUT, Flag
-from metric_oracle.base.errors import InputError, in_terms_of_caller, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.option_types import RESULTS
 from metric_oracle.commands.command import REQUIRED, Call, command
 from metric_oracle.commands.inputs import CORPUS, TESTS, check_models, with_ids
-from metric_oracle.commands.options import (
+from metric_oracle.commands.output import Destination, checking, deliver_results, is_quiet, note, put
+from metric_oracle.commands.shared_options import (
     PLAIN,
     Components,
     CorpusVectorIds,
     QueryVectorIds,
 )
-from metric_oracle.commands.output import Destination, checking, deliver_results, is_quiet, note, put
+from metric_oracle.commands.wording import Wording
 from metric_oracle.metrics import ALIASES, REPRESENTATIONS
 from metric_oracle.records import Metric
 
@@ -34,14 +35,12 @@ app = typer.Typer(rich_markup_mode="rich")
 
 @command(
     app,
-    "build-index",
     "oracle build-index train.csv --out INDEX",
     "oracle build-index mimic-cxr-reports.zip --split train+validate \\\n"
     "--split-file mimic-cxr-2.0.0-split.csv.gz --radgraph graphs.json --out INDEX",
     "oracle build-index train.csv --encoder distilroberta-base --out INDEX",
     "oracle build-index all.parquet --shard-rows 1000000 --out SET",
     "oracle build-index all.parquet --shard-rows 1000000 --runner ray --out SET",
-    of="metric_oracle.retrieval.building:build_index",
     reports={"reports": CORPUS},
     formats=("table", "jsonl"),
     out=REQUIRED,
@@ -56,11 +55,9 @@ def build_index(call: Call, to: Destination) -> None:
 
 @command(
     app,
-    "retrieve",
     "oracle retrieve INDEX test.csv -m bleu -k 5 --out oracle.parquet",
     "oracle retrieve INDEX test -m radgraph",
     'oracle retrieve INDEX --text "No acute process." -m rouge-l',
-    of="metric_oracle.retrieval.plan:retrieve",
     reports={"queries": TESTS},
     endings=RESULTS,
     formats=PLAIN,
@@ -82,23 +79,21 @@ def retrieve(
     queries: Any = call.values.get("queries")
     if (queries is None) == (one_text is None):
         got = "neither" if queries is None else "both"
-        raise InputError(
-            f"give either QUERIES or {option('text')}; got {got}.", "Name a file, or one report in quotes."
-        )
+        raise InputError(f"give either QUERIES or `text`; got {got}.", "Name a file, or one report in quotes.")
     if one_text is not None:
         queries = call.attach["queries"]([one_text])
         ignored = [
             f"--{name.replace('_', '-')}" for name in queries.options.given if name not in ("section", "profile")
         ]
         of_text = {"options of a file": ignored or None}
-        check_left_out(of_text, f"with {option('text')}", "Leave them out.", got=", ".join(ignored))
+        check_left_out(of_text, "with `text`", "Leave them out.", got=", ".join(ignored))
     part = call.values["options"].part
     if part is not None:
         check_given(
             "out",
             to.out,
-            f"with {option('part')}",
-            f"Add {option('out', 'FILE')}, which oracle merge takes.",
+            "with `part`",
+            "Add `out=FILE`, which oracle merge takes.",
             got="none",
         )
     results = call.tracked("test reports", queries=queries)
@@ -113,12 +108,10 @@ def retrieve(
 
 @command(
     app,
-    "rerank",
     "oracle rerank INDEX test -m green --pool bleu:50,rouge-l:50,random:20 \\\n--out best.parquet",
     "oracle rerank INDEX test -m crepe --crepe crepe-biomedbert \\\n--pool bleu:200 --audit 50",
     "oracle rerank INDEX test -m crepe --crepe crepe-biomedbert \\\n"
     "--pool composite --weights weights.json --audit 199 --recall 0.95",
-    of="metric_oracle.retrieval.rerank:rerank",
     reports={"queries": TESTS},
     endings=RESULTS,
     formats=PLAIN,
@@ -146,10 +139,8 @@ def rerank(
 
 @command(
     app,
-    "pool",
     "oracle pool INDEX test.csv --pool bleu:50,rouge-l:50,random:20 \\\n--out pairs.parquet",
     "oracle pool INDEX test -m green --pool bleu:100 --out rest.parquet",
-    of="metric_oracle.retrieval.pair_files:pool",
     reports={"queries": TESTS},
     endings=RESULTS,
     needs_out=True,
@@ -164,7 +155,7 @@ def pool(call: Call, to: Destination) -> None:
     note(f"{path}: {pairs.table.num_rows:,} distinct pairs{f'; {judged:,} others are judged' if judged else ''}")
 
 
-@command(app, "merge", "oracle merge part-*.parquet --out oracle.parquet", endings=RESULTS, formats=PLAIN)
+@command(app, "oracle merge part-*.parquet --out oracle.parquet", endings=RESULTS, formats=PLAIN)
 def merge(parts: option_types.Parts, to: Destination, *, components: Components = False) -> None:
     """Join the results of retrieve --part or mine --part into the result of the whole search."""
     from metric_oracle.mining.mined_files import is_mined
@@ -203,9 +194,7 @@ def show_answers(
 
 @command(
     app,
-    "verify",
     "oracle verify INDEX oracle.parquet test.csv --sample 50",
-    of="metric_oracle.retrieval.verification:verify",
     reports={"queries": TESTS},
 )
 def verify(
@@ -225,7 +214,7 @@ def verify(
     put(f"right: {checked['pairs']:,} pairs scored again, {checked['queries']:,} queries searched by brute force")
 
 
-@command(app, "info", "oracle info INDEX --check", formats=("table", "jsonl"))
+@command(app, "oracle info INDEX --check", formats=("table", "jsonl"))
 def info(
     index: option_types.IndexFolder,
     to: Destination,
@@ -241,7 +230,7 @@ def info(
 ) -> None:
     """Show what an index contains: reports, representations, metrics, files and fingerprint.
 
-    Of a folder of `keep`, which a judge's answers are kept in, the judgements are counted. With --check, the exit code
+    Of a folder in which a judge's answers are kept, the judgements are counted. With --check, the exit code
     is 1 if a file differs from the one that was written.
     """
     from metric_oracle.findings.views import one_line
@@ -278,13 +267,12 @@ def _show_info(index: Any, to: Destination) -> None:
 
 @command(
     app,
-    "metrics",
     "oracle metrics",
     "oracle metrics --format jsonl",
-    of="metric_oracle.metrics:list_metrics",
     formats=PLAIN,
+    name="metrics",
 )
-def metrics(call: Call, to: Destination) -> None:
+def list_metrics(call: Call, to: Destination) -> None:
     """Show a row for each metric."""
     rows = [metric_record(metric) for metric in call()]
 
@@ -307,7 +295,7 @@ def metric_record(record: Metric) -> dict[str, str]:
     """Return the row of a metric in the list that `oracle metrics` shows."""
     sources = [REPRESENTATIONS[kind].source for kind in record.representations]
     reads = list(
-        dict.fromkeys(in_terms_of_caller(source.option) for source in sources if source is not None and source.option)
+        dict.fromkeys(Wording({}).text(source.option) for source in sources if source is not None and source.option)
     )
     return {
         "metric": record.name,

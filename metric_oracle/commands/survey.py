@@ -9,25 +9,29 @@ from annotated_doc import Doc
 
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import OUTPUT, ROWS, Flag
-from metric_oracle.commands import COMMANDS
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.groups import Group
 from metric_oracle.commands.inputs import TEXTS, check_web
 from metric_oracle.commands.output import Destination, note, put
 from metric_oracle.survey.folder import SurveyFolder
 
-app = typer.Typer(name="survey", cls=Group, no_args_is_help=True, rich_markup_mode="rich", help=COMMANDS["survey"].text)
+app = typer.Typer(
+    name="survey",
+    cls=Group,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Let radiologists count the errors in reports, on web pages, as in the survey of Yu et al.",
+)
 
 
 @command(
     app,
-    "create",
     "oracle survey create test.csv --candidates bleu=bleu.parquet \\\n"
     "--candidates radgraph=radgraph.parquet --raters anna,ben --out SURVEY",
-    of="metric_oracle.survey.create:create_survey",
     reports={"references": TEXTS, "candidates": TEXTS},
+    name="create",
 )
-def create(call: Call) -> None:
+def create_survey(call: Call) -> None:
     """Make the survey."""
     survey = call()
     note(f"{call.values['out']}: {survey.summary()}")
@@ -36,12 +40,11 @@ def create(call: Call) -> None:
 
 @command(
     app,
-    "status",
     "oracle survey status SURVEY",
-    of="metric_oracle.survey.export:survey_status",
     formats=("table", "jsonl"),
+    name="status",
 )
-def status(call: Call, to: Destination) -> None:
+def survey_status(call: Call, to: Destination) -> None:
     """Show the records of the raters."""
     from metric_oracle.survey.export import status_table
 
@@ -51,13 +54,12 @@ def status(call: Call, to: Destination) -> None:
 
 @command(
     app,
-    "export",
     "oracle survey export SURVEY --out EXPORT",
     "oracle survey export SURVEY --leave-out 'ben=stopped at 12' --out EXPORT",
-    of="metric_oracle.survey.export:export_survey",
     panel=ROWS,
+    name="export",
 )
-def export(call: Call) -> None:
+def export_survey(call: Call) -> None:
     """Write the files, and print commands to try on them."""
     exported, out = call(), call.values["out"]
     for warning in exported.warnings():
@@ -71,7 +73,7 @@ def export(call: Call) -> None:
     )
 
 
-@command(app, "serve", "oracle survey serve SURVEY", "oracle survey serve SURVEY --port 8765")
+@command(app, "oracle survey serve SURVEY", "oracle survey serve SURVEY --port 8765")
 def serve(
     survey: SurveyFolder,
     *,

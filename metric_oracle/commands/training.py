@@ -1,5 +1,8 @@
 """The command train-crepe."""
 
+from collections.abc import Callable
+from typing import Any
+
 import typer
 
 from metric_oracle.commands.command import Call, command
@@ -9,13 +12,19 @@ from metric_oracle.commands.output import note
 app = typer.Typer(rich_markup_mode="rich")
 
 
+def _train_crepe() -> Callable[..., Any]:
+    """Return the function of `oracle train-crepe`, which Python does not have among the public ones."""
+    from metric_oracle.raters.counted_pairs import train_crepe
+
+    return train_crepe
+
+
 @command(
     app,
-    "train-crepe",
     "oracle train-crepe pairs/train.csv pairs/train_candidates.csv \\\n"
     "pairs/train_errors.csv --base BiomedBERT --out my-crepe",
     "oracle score test.csv generated.csv -m crepe --crepe my-crepe",
-    of="metric_oracle.raters.counted_pairs:train_crepe",
+    of=_train_crepe,
     reports={"references": TEXTS, "predictions": TEXTS},
 )
 def train_crepe(call: Call) -> None:

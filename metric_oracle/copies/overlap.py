@@ -13,9 +13,10 @@ from annotated_doc import Doc
 
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import READING, Flag
-from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import without_nan
 from metric_oracle.base.progress import Progress, silent
+from metric_oracle.base.validation import public
 from metric_oracle.copies.measure import (
     LONG,
     NEAR,
@@ -225,6 +226,7 @@ class Overlap(Finding):
         grid[0].invert_yaxis()
         return figure
 
+    @public
     def pairs(self, text: bool = False) -> pa.Table:
         """Return every report and its nearest training report by ROUGE-L, the worst copies first.
 
@@ -278,7 +280,7 @@ class Overlap(Finding):
 _OF_SETS = Nouns(prediction="set {shown}", may_have_more=True)
 
 
-@called("overlap")
+@public
 def overlap(
     corpus: Annotated[
         str | Path | Index | Any,

@@ -6,7 +6,6 @@ A container is recognised by its attributes, so that no library is imported for 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import PurePath
-from types import GeneratorType
 from typing import Any
 
 import pyarrow as pa
@@ -102,8 +101,6 @@ def in_order(data: Any) -> Any:
 
 def _is_unordered(data: Any) -> bool:
     """Return whether a container is a set, or an iterator over one: its order changes from run to run."""
-    if isinstance(data, GeneratorType) and data.gi_frame is not None:
-        data = data.gi_frame.f_locals.get(".0")  # what a generator expression goes through
     if isinstance(data, map | filter):
         return any(map(_is_unordered, data.__reduce__()[1][1:]))
     return isinstance(data, Set) or type(data) is _SET_ITERATOR

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from metric_oracle.base.errors import InputError, if_taken, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import are_mimic_images, ids_hint
 
@@ -71,14 +71,14 @@ class JoinedIds:
             f"{shown(*ids[:3])}{f' (column {source.name})' if source.by in ('name', 'caller') else ''}"
             for ids, source in zip(keys, (reports.ids_from for reports in read), strict=True)
         )
-        columns = f"{option('id_column', 'NAME')} and {option('predicted_id_column', 'NAME')}"
         is_taken = are_mimic_images(self.predictions) and not are_mimic_images(self.references)
-        of_images = f", or {option('metadata')}, which joins images to studies" if is_taken else ""
+        of_images = ", or `mo.reports(..., mo.Read(metadata=FILE))`, which joins images to studies" if is_taken else ""
         raise InputError(
             both,
             "must share at least half of the ids of the side with fewer",
             f"{f'{n_shared} of {n_fewer}' if n_shared else 'none'} in common, such as {examples}",
-            f"Pass {columns}{if_taken('metadata', of_images)}.{ids_hint(*keys)}",
+            f"Name the column of the ids: `mo.reports(..., mo.Read(id_column=NAME))` for the {nouns[0]}, or "
+            f"`mo.reports(predictions, mo.Read(id_column=NAME))` for the {nouns[1]}{of_images}.{ids_hint(*keys)}",
         )
 
 

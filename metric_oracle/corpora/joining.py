@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from metric_oracle.base.errors import InputError, if_taken, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.tables import Table
 from metric_oracle.corpora.usual_names import (
     IMAGE_IDS,
@@ -91,8 +91,8 @@ def check_two_columns(one: _Side, other: _Side, names: tuple[str, str] = ("refer
             f"{names[0]} and {names[1]}",
             "must be two columns",
             f"{shown(column)} for both, of the candidates {shown(column, *rest)}",
-            f"Name the other one: {option('text_column', repr(rest[0]))} or "
-            f"{option('predicted_text_column', repr(rest[0]))}.",
+            f"Name the other one: `mo.reports(..., mo.Read(text_column={rest[0]!r}))` for the {names[0]}, or "
+            f"`mo.reports(predictions, mo.Read(text_column={rest[0]!r}))` for the {names[1]}.",
         )
 
 
@@ -101,10 +101,12 @@ def check_joined(
     other: IdSource,
     tell: Callable[[str], None],
     names: tuple[str, str] = ("references", "predictions"),
+    are_reports: bool = True,
 ) -> None:
     """Raise InputError if of two sources only one has ids, or one those of studies and one those of images.
 
-    `tell` is called with a line for the user if the columns have two names; `names` is what they are called.
+    `tell` is called with a line for the user if the columns have two names; `names` is what they are called. Files that
+    are no reports are read by an argument `id_column`, without metadata.
     """
     if one.by and other.by and (one.by == "place") != (other.by == "place"):
         raise InputError(
@@ -120,13 +122,15 @@ def check_joined(
         for source in (one, other)
     ]
     if None not in kinds and kinds[0] != kinds[1]:
-        is_taken = "dicom_id" in (bare_name(one.name), bare_name(other.name))  # of MIMIC-CXR
-        of_images = f", or pass {option('metadata')}, which joins images to studies" if is_taken else ""
+        named = "`mo.reports(..., mo.Read(id_column=NAME))`" if are_reports else "`id_column=NAME`"
+        is_taken = are_reports and "dicom_id" in (bare_name(one.name), bare_name(other.name))  # of MIMIC-CXR
+        of_images = (
+            ", or pass `mo.reports(..., mo.Read(metadata=FILE))`, which joins images to studies" if is_taken else ""
+        )
         raise InputError(
             f"{names[0]} and {names[1]}",
             "must have ids of one kind",
             f"{kinds[0]} in {shown(one.name)} and {kinds[1]} in {shown(other.name)}",
-            f"Name the columns whose values are the same: {option('id_column', 'NAME')}"
-            f"{if_taken('metadata', of_images)}.",
+            f"Name the columns whose values are the same: {named}{of_images}.",
         )
     tell(f"ids: {one.name} of the {names[0]} is joined with {other.name} of the {names[1]}")

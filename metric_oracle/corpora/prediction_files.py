@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from metric_oracle.base.argument_checks import check_left_out
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.joining import UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.tables import (
     Table,
@@ -141,7 +141,7 @@ def _check_no_columns(path: Path, id_column: str | None, text_column: str | None
     """Raise InputError if the caller named a column (not None) for a file without named columns."""
     if id_column is not None or text_column is not None:
         raise InputError(
-            f"{option('id_column')} and {option('text_column')}",
+            "`id_column` and `text_column`",
             "must be left out where the predictions have no such columns",
             f"{shown(*filter(None, (id_column, text_column)))} for {path}",
             "Leave them out.",
@@ -264,7 +264,7 @@ def read_keys(path: Path, split: str) -> Keys:
     if not rows:
         raise InputError(
             f"{path} has no row of split {shown(split)} in its column split: {shown(*sorted(map(str, set(splits))))}.",
-            f"Name another with {option('split')}.",
+            "Name another with `split`.",
         )
     studies, images = ([column[row] for row in rows] if column else None for column in (keys.studies, keys.images))
     return Keys(studies, images, keys.name)

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, IdSource
 from metric_oracle.corpora.prediction_files import NO_HEADER, Keys, Rows, read_keys, read_rows, rows_of_table
@@ -62,6 +63,7 @@ def as_predictions(predictions: Any, read: Read = DEFAULT, *, wanted: str | None
     return _assembled(rows, "the texts in memory", read, wanted)
 
 
+@public
 def read_predictions(path: str | Path, read: Read | None = None) -> Reports:
     """Read the reports that a model wrote, from a file whose layout follows from its header and content.
 
@@ -101,15 +103,15 @@ def _assembled(rows: Rows, path: str | Path, read: Read, wanted: str | None) -> 
     if read.after_impression and read.section not in (None, "impression"):
         raise InputError(
             "section",
-            f"must be impression with {option('after_impression', True)}",
+            "must be impression with `mo.reports(..., mo.Read(after_impression=True))`",
             read.section,
-            f"Leave {option('after_impression')} out: texts with both headings are cut to the section.",
+            "Leave `after_impression` out: texts with both headings are cut to the section.",
         )
     what, keys, ids_from = rows.what, rows.keys, rows.ids_from
     if (keys is None) == (ids is None):
-        in_order = f"{option('ids', 'FILE')} with one id per row, in the same order."
+        in_order = "`mo.reports(..., mo.Read(ids=FILE))` with one id per row, in the same order."
         if ids is not None:
-            raise InputError(f"{path} has ids, and {shown(ids)} is given for them ({what}).", f"Drop {option('ids')}.")
+            raise InputError(f"{path} has ids, and {shown(ids)} is given for them ({what}).", "Drop `ids`.")
         if rows.table is None:
             raise InputError(f"{path} has no ids ({what}).", f"Pass {in_order}")
         more = f" If none of them has ids, pass {in_order}"
@@ -142,7 +144,10 @@ def _assembled(rows: Rows, path: str | Path, read: Read, wanted: str | None) -> 
 
 
 def _of_section(rows: Rows, read: Read, wanted: str | None) -> tuple[Sequence[str | None], tuple[str | None, str], str]:
-    """Return the texts of the wanted section, (their section, how it is known), and a note on what was done or ""."""
+    """Return the texts, (their section, how it is known), and a note on what was done or "".
+
+    They are cut to the wanted section if most have headings. Raise InputError as `by_headings` does.
+    """
     caller_section = read.section
     if read.after_impression:
         cut = [text and under_heading(text, "impression") for text in rows.texts]
@@ -173,7 +178,9 @@ def _one_each(keys: Keys, texts: Sequence[str | None], path: str | Path) -> dict
         return one_text_each(keys.studies or [], texts, path)
     step = "Keep one image for each study."
     if are_mimic_images(keys.images):
-        step = f"Pass {option('metadata', 'mimic-cxr-2.0.0-metadata.csv.gz')}, which chooses images by view."
+        step = (
+            "Pass `mo.reports(..., mo.Read(metadata='mimic-cxr-2.0.0-metadata.csv.gz'))`, which chooses images by view."
+        )
     return one_text_each(keys.studies or keys.images, texts, path, step)
 
 
@@ -190,7 +197,7 @@ def _text_of_chosen_image(
             "metadata",
             "must be left out for predictions without image ids",
             f"{shown(metadata)} for {path}",
-            f"Leave out {option('metadata')}.",
+            "Leave out `metadata`.",
         )
     study_of, view_of = _read_metadata(metadata)
     unknown = [image for image in keys.images if image not in study_of]

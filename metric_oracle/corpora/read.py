@@ -9,10 +9,11 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.declarations import IN_PYTHON, PREDICTED, READING, Flag
+from metric_oracle.base.validation import Checked
 
 
 @dataclass(frozen=True)
-class Read:
+class Read(Checked, call="mo.reports(..., mo.Read({}))"):
     """How reports are read from a file or a container.
 
     An option that does not fit the reports, such as `ids` for references, is an error.

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metric_oracle.base import option_types
-from metric_oracle.base.argument_checks import check_declared, check_left_out
-from metric_oracle.base.errors import InputError, if_taken, option, shown
+from metric_oracle.base.argument_checks import check_left_out
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.reprs import html_table
+from metric_oracle.base.validation import Checked, check_declared, public
 from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
 from metric_oracle.corpora.kept_columns import check_kept, kept_values, values_of_ids
@@ -63,7 +64,7 @@ _KNOWN_HEADERS = (
 
 
 @dataclass(frozen=True)
-class Reports:
+class Reports(Checked):
     """Reports in the order of the file, with the sources that metrics read.
 
     Made by [`read_reports`][metric_oracle.read_reports] or `Reports.from_texts`, which give one report for each study.
@@ -190,6 +191,7 @@ class Reports:
     def _repr_html_(self) -> str:
         return html_table(repr(self)[1:-1], ("reports", "number"), self.counts.items())
 
+    @public
     def take(self, positions: Sequence[int] | np.ndarray) -> "Reports":
         """Return the reports at some positions, with their columns and sources.
 
@@ -214,6 +216,7 @@ class Reports:
         )
 
     @classmethod
+    @public
     def from_texts(
         cls,
         texts: Iterable[str | None],
@@ -279,6 +282,7 @@ class _Source:
         )
 
 
+@public
 def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequence[str] = ()) -> Reports:
     """Read reports from a file or folder, whose layout follows from its header and content.
 
@@ -315,7 +319,8 @@ def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequ
     check_applies(read, "reports that are no predictions")
     if read.split_file is not None and read.split is None:
         raise InputError(
-            "split_file needs a split.", f"Name the rows wanted from {read.split_file}: {option('split', 'NAME')}."
+            "`split_file` needs `split`.",
+            f"Name the rows wanted from {read.split_file}: `mo.reports(..., mo.Read(split=NAME))`.",
         )
     if not path.exists():
         raise InputError(f"there is no file or folder {shown(path)}.", "Check the name: it is never read as text.")
@@ -323,7 +328,7 @@ def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequ
         existing_file(path)
 
     if path.is_dir() or path.suffix.lower() == ".zip":
-        step, got = f"Choose the text with {option('section')}.", f"a value for {path}"
+        step, got = "Choose the text with `section`.", f"a value for {path}"
         check_applies(read, "report files", step=step, got=got)
         check_left_out({"keep": keep or None}, "for report files", step, got=got)
         if read.profile == "yu2023" and read.section not in (None, USUAL):
@@ -331,7 +336,7 @@ def read_reports(path: str | Path, read: Read | None = None, *, keep: str | Sequ
                 "section",
                 'must be "impression" for profile yu2023',
                 shown(read.section),
-                f"Use {option('profile', 'mit')}.",
+                "Use `mo.reports(..., mo.Read(profile='mit'))`.",
             )
         files = find_text_files(path) if path.is_dir() and not has_report_files(path) else {}
         source = (
@@ -453,7 +458,7 @@ def with_kept(reports: Reports, names: str | Sequence[str]) -> Reports:
             held = ", ".join(reports.columns) or "none"
             raise InputError(
                 f"the reports, which were read before, have no column {shown(name)}.",
-                f"Read or build them again with {option('keep', name)}; they have {held}.",
+                f"Read or build them again with `keep={name!r}`; they have {held}.",
             )
     return replace(reports, columns={name: reports.columns[name] for name in wanted}) if wanted else reports
 
@@ -544,9 +549,9 @@ def table_source(
     """
     path = table.path
     if table.kind == "JSON" and "entities" in table.names and text_column is None:
-        graphs = f", and pass the graphs as {option('radgraph', 'FILE')}"
         raise InputError(
-            f"{path} holds RadGraph graphs, not reports.", f"Name a file of reports{if_taken('radgraph', graphs)}."
+            f"{path} holds RadGraph graphs, not reports.",
+            "Name a file of reports, and pass the graphs as `mo.reports(..., radgraph=FILE)`.",
         )
     id_cells = table.id_cells(id_column, is_optional=True)
     id_name = "" if id_cells is None else id_cells.name
@@ -628,7 +633,8 @@ def _text_names(
         candidates = f"; candidates are {shown(*names)}" if names else ""
         problem = f"has no column that is clearly the {section or USUAL}{candidates}"
         columns = named(None if id_name else "NAME", likeliest(names))
-        raise no_text(table, problem, columns, otherwise=f" or {option('section')}" if names else "")
+        otherwise = " or `mo.reports(..., mo.Read(section=NAME))`" if names else ""
+        raise no_text(table, problem, columns, otherwise=otherwise)
     return names, of_column
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.reprs import OneLine
+from metric_oracle.base.validation import Checked, public
 from metric_oracle.corpora.chats import is_chat, without_chat
 from metric_oracle.corpora.containers import in_memory
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
@@ -40,7 +41,7 @@ SAMPLE, LOGPROB = "sample", "logprob"  # one row for each sample
 
 
 @dataclass(frozen=True, repr=False)
-class Samples(OneLine):
+class Samples(OneLine, Checked):
     """Reports that a model sampled, a group for each study. Made by [`read_samples`][metric_oracle.read_samples].
 
     Parameters
@@ -194,6 +195,7 @@ def is_sampled(data: Any, read: Read = DEFAULT) -> bool:
     return ids is not None and len({*map(str, ids[0])}) < table.n_rows
 
 
+@public
 def read_samples(data: Any, read: Read | None = None, *, column: str | None = None) -> Samples:
     """Read several reports for each study: what a model sampled.
 
@@ -348,8 +350,8 @@ def _of_lists(
     for row, group in enumerate(groups):
         if not isinstance(group, list | tuple) or not group:
             raise InputError(
-                f"{table.place_of(row)} has no candidates for id {shown(ids[row])}.",
-                "Each study needs at least one; leave the study out.",
+                f"{table.place_of(row)} has no list of candidates for id {shown(ids[row])}.",
+                "Write a list of at least one, or leave the study out.",
             )
         texts.append(_texts_of_cells(group, [table.place_of(row)] * len(group)))
     wanted = [name for name in (LOGPROBS, column) if name == column or name in table.names]

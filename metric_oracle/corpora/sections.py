@@ -9,7 +9,7 @@ sections its authors corrected by hand are not covered: their list is part of th
 import re
 from collections.abc import Sequence
 
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.option_types import SECTIONS
 
 JOINED = SECTIONS[2]
@@ -276,7 +276,7 @@ def check_sections(
     """
     if (one[0] is None) != (other[0] is None) and (JOINED, "headers") in (one, other):
         both, unknown = names if one[0] else names[::-1]
-        passed = f"{option('section', 'findings')} or {option('section', 'impression')}"
+        passed = "`mo.reports(..., mo.Read(section='findings'))` or `mo.reports(..., mo.Read(section='impression'))`"
         return (
             f"the {both} hold findings and impression under their names, and the section of the {unknown} is not "
             f"known: both are compared. Pass {passed} to compare one"
@@ -284,14 +284,15 @@ def check_sections(
     if one[0] is None or other[0] is None or one[0] == other[0]:
         return None
     if "paper" in (one[1], other[1]):
-        stated = f", or say by {option('predicted_section')} what the model writes" if has_option else ""
+        stated = f"`mo.reports(predictions, mo.Read(section={one[0]!r}))`"
+        more = f", or say by {stated} what the model writes" if has_option else ""
         return (
             f"the {names[0]} are of section {one[0]}, but Yu et al. (2023) compare such {names[1]} with {other[0]}: "
-            f"pass {option('section', other[0])}{stated}"
+            f"pass `mo.reports(..., mo.Read(section={other[0]!r}))`{more}"
         )
     raise InputError(
         f"{names[0]} and {names[1]}",
         "must be of one section",
         f"{one[0]} (by {one[1]}) and {other[0]} (by {other[1]})",
-        f"{step}." if step else f"Pass {option('section', other[0])}.",
+        f"{step}." if step else f"Pass `mo.reports(..., mo.Read(section={other[0]!r}))`.",
     )

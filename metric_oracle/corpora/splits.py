@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
@@ -36,7 +36,9 @@ def ids_of_split(
         split_of = written(table.column("split"))
         ids = _split_file_ids(table, set(ids))
     elif split_of is None:
-        raise InputError(f"{path} has no column split.", f"Pass the table of splits as {option('split_file', 'FILE')}.")
+        raise InputError(
+            f"{path} has no column split.", "Pass the table of splits as `mo.reports(..., mo.Read(split_file=FILE))`."
+        )
     splits = pl.DataFrame({"id": ids, "split": split_of.fill_null("None")}).unique(maintain_order=True)
     ambiguous = splits.filter(pl.col("id").is_duplicated())["id"].to_list()
     if ambiguous:

@@ -12,7 +12,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from metric_oracle.base.checksum import record_of
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.kept_columns import check_kept, values_of_ids
 from metric_oracle.corpora.read import DEFAULT, Read
 from metric_oracle.corpora.reports import Reports, sort_out, table_source, with_columns
@@ -112,7 +112,7 @@ def stream_reports(
         if known_section not in (None, section):
             raise InputError(
                 f"{path} has parts with the headings Findings: and Impression:, and others without.",
-                f"Leave {option('shard_rows')} out, so that it is read at once.",
+                "Leave `shard_rows` out, so that it is read at once.",
             )
         known_section = section
         for study, text in zip(source.ids, texts, strict=True):
@@ -219,7 +219,10 @@ def _csv_tables(lines: Iterable[str], path: Path, kind: str, note: str, delimite
             lines_read.clear()
             first += n
     except csv.Error:
-        raise InputError(f"{path} has a row that cannot be parsed after row {first:,}.", "Close its quotes.") from None
+        raise InputError(
+            f"{path} has a row that cannot be parsed: row {first:,} below the header, or a later one.",
+            "Close its quotes.",
+        ) from None
 
 
 def _json_lines_tables(lines: Iterator[str], path: Path, note: str) -> Iterator[Table]:

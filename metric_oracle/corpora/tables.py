@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,7 @@ import pyarrow.csv
 
 from metric_oracle.base import checksum
 from metric_oracle.base.argument_checks import check_left_out
-from metric_oracle.base.errors import InputError, as_called, described, entry_line, if_taken, option, shown
+from metric_oracle.base.errors import ColumnsError, InputError, described, shown
 from metric_oracle.corpora.chats import answers_of_batch, is_chat, n_answers, without_chat
 from metric_oracle.corpora.text_files import (
     checked_separator,
@@ -108,6 +107,7 @@ class Table:
     keys: "pl.Series | None" = None
     note: str = ""  # a remark on how the file was read, such as "read as cp1252"
     lines: Sequence[int] | None = None  # line of each row in a JSON Lines file, from 1
+    said_as: str = "mo.reports(..., mo.Read({}))"  # call that names columns, for messages
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", [str(name).strip() for name in self.names])
@@ -198,6 +198,11 @@ class Table:
         """Return the place of a row, counted from 0, for a message: its line in a JSON Lines file, else its number."""
         return f"row {row + 1} of {self.path}" if self.lines is None else f"line {self.lines[row]} of {self.path}"
 
+    def said_by(self, columns: Mapping[str, str]) -> str:
+        """Return how a call says which columns have the ids and the texts: names of columns, or "NAME", by argument."""
+        named = ", ".join(f"{name}={column if column == 'NAME' else repr(column)}" for name, column in columns.items())
+        return f"`{self.said_as.format(named)}`"
+
     @property
     def header(self) -> str:
         """The names of the columns for a message. Where the first row may be no header, texts in it are not shown."""
@@ -268,7 +273,9 @@ class Table:
             raise InputError(
                 f"{self.path} has ids in {shown(keys.name)} and in {shown(other)}, which differ, and either may be "
                 "those of the studies.",
-                f"Pass one of these names: {option('id_column', 'NAME')}." if is_optional else "Leave one of them out.",
+                f"Pass one of these names: {self.said_by({'id_column': 'NAME'})}."
+                if is_optional
+                else "Leave one of them out.",
             )
         return keys if own is None else own
 
@@ -383,7 +390,7 @@ class Table:
                 raise InputError(
                     f"column {shown(name)} of {self.path} has {type(texts[row]).__name__} instead of text in row "
                     f"{row + 1}.",
-                    f"Pass {option('text_column', 'NAME')}.",
+                    "Pass `mo.reports(..., mo.Read(text_column=NAME))`.",
                 )
         return [texts[row] if isinstance(texts[row], str) else None for row in rows]
 
@@ -453,13 +460,10 @@ def written(cells: "pl.Series") -> "pl.Series":
     return text.set(text.is_in(list(MISSING_WORDS)), None)
 
 
-class ColumnsError(InputError):
-    """The columns of ids or texts cannot be told by their names; `together` joins such errors of several files."""
-
-    path: str = ""
-    columns: Mapping[str, str] = MappingProxyType({})  # what must be named, by argument, as far as it is known
-    header: str = ""  # the names of the columns, see `Table.header`
-    more: str = ""  # what is appended to the step
+def read_call(data: object, columns: Mapping[str, str]) -> str:
+    """Return the call that says how a file is read, for a message; see `Table.said_by`."""
+    named = ", ".join(f"{name}={column if column == 'NAME' else repr(column)}" for name, column in columns.items())
+    return f"`mo.reports({str(data)!r}, mo.Read({named}))`"
 
 
 def columns_error(
@@ -472,9 +476,7 @@ def columns_error(
     """
     step = "Rename one, such as study_id"
     if columns:
-        options = [option(name, repr(value) if value != "NAME" else value) for name, value in columns.items()]
-        once = if_taken("entry", f", or say it once: {entry_line(str(table.path), columns)}")
-        step = f"Pass {' and '.join(options)}{otherwise}{once}"
+        step = f"Pass {table.said_by(columns)}{otherwise}"
     error = ColumnsError(f"{table.path} {problem}.", f"{step}; columns: {table.header}.{more}")
     error.path, error.columns, error.header, error.more = str(table.path), columns, table.header, more
     return error
@@ -538,7 +540,7 @@ def together(first: Callable[[], Any], *others: Callable[[Any], Any]) -> list[An
     if not only.columns or (is_first and len(errors) == 1):
         raise only
     problems = ", and ".join(error.sentence.removesuffix(".") for error in errors.values())
-    lines = "; ".join(dict.fromkeys(entry_line(error.path, error.columns) for error in errors.values()))
+    lines = "; ".join(dict.fromkeys(read_call(error.path, error.columns) for error in errors.values()))
     if len(errors) == 1:
         raise ColumnsError(f"{problems}.", f"Say how it is read: {lines}; columns: {only.header}.{only.more}")
     columns = "; ".join(f"columns of {error.path}: {error.header}" for error in errors.values())
@@ -595,8 +597,7 @@ def _no_single_text(cell: Any, place: str, where: str) -> InputError:
         )
     return InputError(
         f"{where} has a list of {len(cell)} texts {place}: several references or samples, or sentences of a report.",
-        f"Keep one text for each id: join sentences with a blank; {as_called('best-of')} and {as_called('consensus')} "
-        "read samples.",
+        "Keep one text for each id: join sentences with a blank; `mo.best_of` and `mo.consensus` read samples.",
     )
 
 
@@ -638,9 +639,9 @@ def canonical_ids(cells: "pl.Series | Iterable[object]", where: str, *, mimic: b
     if mimic:
         is_sentence = (ids.str.count_matches(r"\S+") > 3) & ~ids.str.contains(r"\d")
         if 2 * is_sentence.sum() > len(ids):
-            named = f": {option('id_column', 'NAME')}"
             raise InputError(
-                f"there are sentences in place of ids in {where}.", f"Give the ids{if_taken('id_column', named)}."
+                f"there are sentences in place of ids in {where}.",
+                "Give the ids, or name another column of ids.",
             )
         ids = ids.str.replace(_MIMIC_ID, "$1")
     if ids.str.contains(_NUMBER).all():
@@ -860,10 +861,10 @@ def read_csv(path: str | Path, kind: str, text: str, note: str, delimiter: str) 
         else:
             problem = "they do not parse"
         first = " Delete lines above the header, if there are any." if len(names) == 1 else ""
-        named = f", or pass {option('separator', 'CHARACTER')}"
         raise InputError(
             f"{path} has rows that cannot be read: {problem}.",
-            f"Repair the file{if_taken('separator', named)}.{first}",
+            "Repair the file; `mo.reports(..., mo.Read(separator=CHARACTER))` can name the separator of a table of "
+            f"reports.{first}",
         ) from None
     if not table.num_rows or table.column(0)[-1].as_py() != _END_OF_FILE:
         raise InputError(f"{path} has a quote that is never closed.", "Close the quote, or fetch the file again.")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from metric_oracle.base.checksum import check_unaltered
-from metric_oracle.base.errors import InputError, if_taken, option, shown
+from metric_oracle.base.errors import InputError, shown
 
 PIECE = 1 << 24  # bytes read at once from a large file
 HEAD = 1 << 16  # characters that contain the header
@@ -32,8 +32,8 @@ _MARKS = (
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _C1 = re.compile("[\x80-\x9f]")
 _MAGIC = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1")
-_NAMED = f", or name its encoding: {option('encoding', 'NAME')} for tables of reports"
-_STEP = f"Save the file in UTF-8{if_taken('encoding', _NAMED)}."
+_NAMED = "`mo.reports(..., mo.Read(encoding=NAME))` can name the encoding of a table of reports."
+_STEP = f"Save the file in UTF-8; {_NAMED}"
 
 
 def existing_file(path: Path) -> Path:
@@ -129,7 +129,7 @@ def _of_mark(head: bytes, requested: str | None, path: Path) -> str | None:
     if not requested.replace("_", "-").startswith(marked.removesuffix("-sig")):
         raise InputError(
             f"{path} has the byte-order mark of {marked.removesuffix('-sig')}, not of {requested}.",
-            f"Leave {option('encoding')} out.",
+            "Leave `encoding` out.",
         )
     return marked
 
@@ -150,7 +150,7 @@ def _utf8(pieces: Iterable[bytes]) -> bool | None:
 def _check_requested(requested: str, pieces: Iterable[bytes], path: Path) -> None:
     """Raise InputError if an encoding other than UTF is requested for bytes that are UTF-8 and not ASCII."""
     if not requested.startswith("utf") and _utf8(pieces):
-        raise InputError(f"{path} is in UTF-8, not in {requested}.", f"Leave {option('encoding')} out.")
+        raise InputError(f"{path} is in UTF-8, not in {requested}.", "Leave `encoding` out.")
 
 
 def _guessed(lines: Iterable[bytes], path: Path) -> str:
@@ -189,7 +189,7 @@ def _guessed(lines: Iterable[bytes], path: Path) -> str:
         more = f", ... ({n_others:,} in all)" if n_others > len(first) else ""
         raise InputError(
             f"{path} has UTF-8 in {n_utf8:,} of its lines and another encoding in {where}{more}.",
-            f"Repair the file{if_taken('encoding', _NAMED.replace('its encoding', 'the encoding of all lines'))}.",
+            f"Repair the file; {_NAMED}",
         )
     if not is_cp1252 or 2 * n_beyond > n_letters:  # languages written in cp1252 use mostly ASCII letters
         raise InputError(f"{path} is not a text file in UTF-8, UTF-16 or cp1252.", _STEP)

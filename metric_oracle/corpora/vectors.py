@@ -179,8 +179,8 @@ def read_npz(path: Path) -> tuple[list[Any] | None, Any]:
     if len(arrays) != 1:
         raise InputError(
             "an .npz file",
-            "must hold ids and one array of vectors",
-            f"{len(arrays)} arrays in {path}",
+            "must hold one array of vectors, and ids under the name ids",
+            f"{len(arrays)} arrays beside ids in {path}",
             "Save it again with these.",
         )
     return id_list, next(iter(arrays.values()))

@@ -115,7 +115,10 @@ class CheXbert(Encoder):
         return pieces, truncated
 
     def _run_batch(self, blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
-        """Return embeddings and classes of a batch, see `encode`."""
+        """Return embeddings, float32[m, d], and classes, int64[m, 14], of a batch.
+
+        Rows after those of its texts have no meaning. Raise InputError if a number is not finite.
+        """
         import torch
 
         with torch.inference_mode():

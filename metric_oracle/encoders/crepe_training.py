@@ -17,12 +17,13 @@ import numpy as np
 from annotated_doc import Doc
 
 from metric_oracle.base import option_types
-from metric_oracle.base.argument_checks import check_declared, check_new_folder
+from metric_oracle.base.argument_checks import check_new_folder
 from metric_oracle.base.checksum import sign
 from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import json_text, new_folder
 from metric_oracle.base.progress import Progress
+from metric_oracle.base.validation import check_declared
 from metric_oracle.encoders import model_files
 from metric_oracle.encoders.crepe import CATEGORIES, VOCABULARIES, build_network, load_tokenizer, run_network
 from metric_oracle.encoders.libraries import choose_device, import_libraries, quiet

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import sha256
 from metric_oracle.encoders.libraries import quiet
 
@@ -219,7 +219,7 @@ def _cut_layers(model: Any, layer: int, folder: Path) -> None:
                     "layer",
                     f"must be from 0 to {len(layers)} (layers of this encoder)",
                     f"{layer} for {folder}",
-                    f"Change {option('layer')}.",
+                    "Change `layer`.",
                 )
             parent, _, name = path.rpartition(".")
             modules[parent].register_module(name, layers[:layer])

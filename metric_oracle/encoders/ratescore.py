@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.argument_checks import check_given
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import sha256
 from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.entities import TYPES, EntityTable
@@ -80,7 +80,7 @@ class EntityModels(Encoder):
     def _open(self, *, encoder: str | Path | None = None) -> dict[str, str]:
         from transformers import AutoModel, AutoModelForTokenClassification
 
-        step = f"Add {option('entity_encoder', 'FOLDER')} with the folder of BioLORD-2023-C."
+        step = "Add `mo.reports(..., entity_encoder=FOLDER)` with the folder of BioLORD-2023-C."
         folder = None if encoder is None else Path(encoder)
         folder = check_given("entity_encoder", folder, "if entities names a model", step)
         self._path = whole_folder(self._path, "entities")

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from metric_oracle.base.argument_checks import check_given, check_one_of
-from metric_oracle.base.errors import InputError, not_installed, option, shown
+from metric_oracle.base.errors import InputError, not_installed, shown
 from metric_oracle.base.files import write_json
 from metric_oracle.base.progress import Advance
 from metric_oracle.encoders.batches import (
@@ -71,8 +71,8 @@ class TokenEncoder:
 
     It is a local folder, for which the network is never used, or the name of a model on the Hugging Face hub, which is
     downloaded unless it is in the local cache. `layer` is the number of layers to run, 0 for the embeddings alone; by
-    default the layer that bert_score uses for the model. The type bfloat16 is less accurate than float32, and faster on
-    devices that have it. The device "auto" is the GPU if there is one.
+    default 5 for distilroberta-base, and any other model needs it. The type bfloat16 is less accurate than float32, and
+    faster on devices that have it. The device "auto" is the GPU if there is one.
 
     BackendError is raised if torch, transformers or the device is missing, InputError if the model is missing,
     incomplete or damaged, or an argument is not valid.
@@ -87,7 +87,7 @@ class TokenEncoder:
             "layer",
             layer,
             f"for an encoder other than {', '.join(PUBLISHED)}",
-            f"Add {option('layer', 'N')}.",
+            "Add `mo.reports(..., layer=N)`.",
             got=f"none for {shown(Path(model))}",
         )
         check_one_of("dtype", dtype, ("float32", "bfloat16"), "Use float32.")

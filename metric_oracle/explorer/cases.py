@@ -293,7 +293,7 @@ def read_cases(
     All candidates come from `index`. Raise InputError if a file is no result, or the arguments do not belong together.
     """
     read = [read_result(file) for file in files]
-    _check_same(read, index, queries)
+    _check_fit(read, index, queries)
     position: dict[str, int] = {}
     blocks = []
     for file in read:
@@ -414,8 +414,12 @@ def _check_foreign(read: Sequence[ReadResults], queries: Reports | None) -> None
             )
 
 
-def _check_same(read: Sequence[ReadResults], index: Index | None, queries: Reports | None) -> None:
-    """Raise InputError unless all files are about the same test reports and, if given, made with the index."""
+def _check_fit(read: Sequence[ReadResults], index: Index | None, queries: Reports | None) -> None:
+    """Raise InputError unless the files fit the index, the test reports and one another.
+
+    Each must have rows, the index and the section that are given, and the same test reports. Of files that were scored
+    with `inner` the test reports are not compared, and neither is what a file does not record.
+    """
     for number, file in enumerate(read, 1):
         if not file.table.num_rows:
             raise InputError(f"results file {number} has no test report.", "Leave the file out.")

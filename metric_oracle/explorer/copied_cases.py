@@ -102,7 +102,7 @@ class CopiedCases:
 
 def read_copies(path: str | Path) -> CopiedCases:
     """Read a file of `oracle overlap --pairs`."""
-    return CopiedCases(*read_signed(Path(path), ("copies", "overlap --pairs"), _STRINGS, _checked))
+    return CopiedCases(*read_signed(Path(path), ("copies", "`pairs` of `mo.overlap`"), _STRINGS, _checked))
 
 
 def _checked(table: pa.Table, signature: dict[str, Any]) -> pa.Table:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError
 
 TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 
@@ -20,7 +20,7 @@ class Images:
                 "images",
                 "must be an existing folder",
                 self.folder,
-                f"Pass the folder with the files of the images as {option('images', 'FOLDER')}.",
+                "Pass the folder with the files of the images as `images=FOLDER`.",
             )
 
     def of(self, study: str) -> Path | None:

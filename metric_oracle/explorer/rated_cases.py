@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import canonical_ids
 from metric_oracle.raters.ratings import Ratings
 
@@ -43,7 +43,7 @@ class RatedCases:
     def check(self, ids: Sequence[str]) -> None:
         """Raise InputError unless the ratings have texts and a rated study is among the test reports `ids`."""
         if self.ratings.predictions is None:
-            raise InputError("ratings need the texts that were rated.", f"Add {option('samples', 'FILE')}.")
+            raise InputError("ratings need the texts that were rated.", "Add `samples=FILE`.")
         if self._pairs.keys().isdisjoint(_ids(ids)):
             raise InputError(
                 f"none of the {len(self._pairs)} rated studies is among the {len(ids):,} test reports.",

@@ -8,6 +8,7 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import replacing
 from metric_oracle.base.option_types import FIGURES, RESULTS, TABLES
 from metric_oracle.base.reprs import OneLine, html_table
+from metric_oracle.base.validation import public
 from metric_oracle.findings.figures import write_figure
 from metric_oracle.findings.printed_tables import RENDERERS, PaperTable
 from metric_oracle.findings.signature import signature_line
@@ -84,12 +85,14 @@ class Finding(Frames, OneLine):
             Text(signature_line(self.signature), style="dim", overflow="fold"),
         ]
 
+    @public
     def text(self, form: str) -> str:
         """Return the result as text, by the ending of a file of that form: "md", "tex", "csv" or "jsonl"."""
         if form in RENDERERS:
             return RENDERERS[form](self.tables(), self.signature)
         return csv_text(self.table) if form == "csv" else "".join(f"{line}\n" for line in self.json_lines())
 
+    @public
     def write(self, path: str | Path) -> None:
         """Write the tables, all numbers or the figure, by the ending of the path.
 

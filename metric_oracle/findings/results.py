@@ -24,8 +24,9 @@ from metric_oracle.base.checksum import (
     record_of,
     signature_path,
 )
-from metric_oracle.base.errors import InputError, as_called, called, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.reprs import html_table
+from metric_oracle.base.validation import public
 from metric_oracle.findings.finding import Frames
 from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.store import to_numpy
@@ -113,6 +114,7 @@ class Results(Frames):
         rows = self.table.select(FIXED).slice(0, 10).to_pylist()
         return html_table(self._title, FIXED, (row.values() for row in rows))
 
+    @public
     def write(self, path: str | Path) -> None:
         """Write Parquet, CSV or JSON Lines by the ending of `path`.
 
@@ -146,6 +148,7 @@ class Scores(Frames):
         """Names of the metric columns."""
         return list(self.signature["metrics"])
 
+    @public
     def values(self, metric: str) -> np.ndarray:
         """Return the scores under a metric, float64[...]; pairs that cannot be scored are left out."""
         # Columns of other tools (`read_foreign`) are not in the registry.
@@ -159,7 +162,7 @@ class Scores(Frames):
         values = {name: self.values(name) for name in self.metrics}
         return {name: float(scores.mean()) if len(scores) else float("nan") for name, scores in values.items()}
 
-    @called("interval")
+    @public
     def interval(
         self,
         method: option_types.Method = "bca",
@@ -191,6 +194,7 @@ class Scores(Frames):
         rows = ((name, f"{mean:z.4f}", len(self.values(name))) for name, mean in self.mean().items())
         return html_table(title, ("metric", "mean", "pairs"), rows)
 
+    @public
     def write(self, path: str | Path, *, published_names: bool = False) -> None:
         """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as `Results.write` does.
 
@@ -215,6 +219,7 @@ def bound_under(judge: Mapping[str, Any]) -> str:
     return f"{'a lower' if judge['direction'] == 'higher' else 'an upper'} bound of the oracle under {judge['name']}"
 
 
+@public
 def read_results(path: str | Path) -> Results:
     """Read the results of a search from a file.
 
@@ -240,15 +245,16 @@ def read_results(path: str | Path) -> Results:
     >>> mo.read_results("oracle.parquet")
     <Results: bleu-2, 24 answers to 24 queries, mean of the best 0.3880>
     """
-    return Results(*read_signed(Path(path), ("results", "retrieve"), _STRINGS, _result_columns))
+    return Results(*read_signed(Path(path), ("results", "`mo.retrieve`"), _STRINGS, _result_columns))
 
 
 def read_part(path: str | Path) -> Results:
     """Read the result of a search of some shards of a set; raise InputError for another file."""
     checked = partial(_part_columns, path)
-    return Results(*read_signed(Path(path), ("parts", "retrieve"), _STRINGS, checked))
+    return Results(*read_signed(Path(path), ("parts", "`mo.retrieve`"), _STRINGS, checked))
 
 
+@public
 def read_scores(path: str | Path) -> Scores:
     """Read the scores of pairs of reports from a file.
 
@@ -273,7 +279,7 @@ def read_scores(path: str | Path) -> Scores:
     >>> mo.read_scores("strong.parquet").metrics
     ['rouge-l']
     """
-    return Scores(*read_signed(Path(path), ("scores", "score"), _TEXTS, _score_columns))
+    return Scores(*read_signed(Path(path), ("scores", "`mo.score`"), _TEXTS, _score_columns))
 
 
 def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
@@ -282,9 +288,7 @@ def _result_columns(table: pa.Table, signature: dict[str, Any]) -> pa.Table:
     Raise InputError if it is a part of one, ValueError or KeyError if it is another table.
     """
     if "part" in signature:
-        raise InputError(
-            "results", "must be whole", "a part of a search", f"Join all parts first, with {as_called('merge')}."
-        )
+        raise InputError("results", "must be whole", "a part of a search", "Join all parts first, with `mo.merge`.")
     typed = _typed(table)
     ranks, draws = typed["rank"].to_numpy(), signature.get("draws")
     if draws is not None and len(ranks) and (ranks.max() != draws or len(ranks) % draws):
@@ -357,15 +361,15 @@ def read_signed(
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Read a table and its signature; raise InputError if the file is absent, another one, altered or damaged.
 
-    `names` are those of the argument and of the command that writes such files, for messages. `texts` are the columns
-    of strings, which CSV does not record. `checked` returns the table with the right column types, or raises an error
-    if table and signature are of another kind.
+    `names` are those of the argument and of what writes such files, such as "`mo.retrieve`", for messages. `texts` are
+    the columns of strings, which CSV does not record. `checked` returns the table with the right column types, or
+    raises an error if table and signature are of another kind.
     """
-    argument, command = names
-    rule = f"must be a file that {command} wrote, with its signature"
+    argument, writer = names
+    rule = f"must be a file that {writer} wrote, with its signature"
     if not path.is_file():
         got = f"the folder {path}" if path.is_dir() else shown(path)
-        raise InputError(argument, "must be an existing file", got, f"Write one with {as_called(command)}.")
+        raise InputError(argument, "must be an existing file", got, f"Write one with {writer}.")
     try:
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
@@ -374,7 +378,7 @@ def read_signed(
             table = parquet.ParquetFile(str(path), page_checksum_verification=True).read()
             stored = record_of(table.schema)
             signature = opened(stored, hash_table(table))
-            altered = f"{argument} must be as {command} wrote it; got {path}, which was altered"
+            altered = f"{argument} must be as {writer} wrote it; got {path}, which was altered"
             if (TABLE in stored) != (SIGNATURE in stored):  # no version writes one without the other
                 raise ValueError
         else:
@@ -402,7 +406,7 @@ def read_signed(
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
         raise InputError(
-            argument, rule, f"{path}, which is another file or damaged", f"Write it again with {as_called(command)}."
+            argument, rule, f"{path}, which is another file or damaged", f"Write it again with {writer}."
         ) from error
     return table, signature
 

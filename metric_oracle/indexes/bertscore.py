@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metric_oracle.base.argument_checks import check_left_out
-from metric_oracle.base.errors import BackendError, InputError, option, shown
+from metric_oracle.base.errors import BackendError, InputError, shown
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import TokenEncoder, Tokens, encode, encode_once, states_digest, write_states
 from metric_oracle.indexes import idf as idf_weights
@@ -266,7 +266,7 @@ class StateDocuments(TokenDocuments):
                 make = partial(encode_once, encoder, storage=self.states.dtype, known_states=reports.kept)
         baseline = self.description["baseline"]
         if baseline is None:
-            step = f"Leave it out, or build the index with {option('rescale_table', 'FILE')}."
+            step = "Leave it out, or build the index with `mo.reports(..., rescale_table=FILE)`."
             got = f"True for {self.description['encoder']['model']}"
             check_left_out({"rescale": rescale or None}, "where the encoder has no baseline", step, got=got)
         words = np.add.reduceat(~np.isin(tokens.ids, self.description["special_ids"]), tokens.ptr[:-1])
@@ -291,7 +291,7 @@ class StateDocuments(TokenDocuments):
                 "idf",
                 "must give each query a token with a weight above 0",
                 f"{len(lacking)} without ({shown(*lacking[:3])})",
-                f"Pass more queries, or {option('idf', 'corpus')}.",
+                "Pass more queries, or `mo.SearchOptions(idf='corpus')`.",
             )
         states = make(distinct)
         # Another device or another version of a library makes other states. The digest does not depend on their order.
@@ -365,7 +365,7 @@ class StateDocuments(TokenDocuments):
                 "encoder",
                 f"must be the one of the index, {wanted['model']}, sha256 {wanted['sha256'][:12]}",
                 f"{encoder.name}, sha256 {encoder.signature['sha256'][:12]}",
-                f"Pass {option('encoder', 'FOLDER')} with it, or build another index.",
+                "Pass `mo.reports(..., encoder=FOLDER)` with it, or build another index.",
             )
         return self._encoders.setdefault(str(model), encoder)
 

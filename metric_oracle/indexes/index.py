@@ -12,7 +12,7 @@ import pyarrow as pa
 from annotated_doc import Doc
 
 from metric_oracle.base.argument_checks import check_one_of
-from metric_oracle.base.errors import DamagedIndexError, InputError, MetricOracleError, option
+from metric_oracle.base.errors import DamagedIndexError, InputError, MetricOracleError
 from metric_oracle.base.reprs import html_table
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.manifest import IndexFiles
@@ -201,11 +201,12 @@ class Index:
                 lacking = ", ".join(names)
             sources = [REPRESENTATIONS[kind].source for name in names for kind in METRICS[name].representations]
             options = dict.fromkeys(source.option for source in sources if source is not None)
+            needed = f"`metrics={','.join(names)!r}`"
             raise InputError(
                 "metric",
                 f"must be one of {', '.join(self.metrics)} (what {self.folder} holds)",
                 repr(lacking),
-                f"Build an index with {' and '.join([option('metrics', ','.join(names)), *options])}.",
+                f"Build an index with {' and '.join([needed, *options])}.",
             )
 
     @property
@@ -289,7 +290,7 @@ class Index:
             "name",
             name,
             kinds,
-            f"Build an index with {option('chexbert')}, {option('chexbert_labels')} or {option('embeddings')}.",
+            "Build an index with `chexbert`, `chexbert_labels` or `embeddings`.",
             note=f" (the vectors that {self.folder} holds)",
         )
         return self.part(name).faiss()

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.errors import DamagedIndexError, IndexFormatError, InputError, as_called
+from metric_oracle.base.errors import DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.base.files import checksum, write_json
 from metric_oracle.indexes.store import PIECE, hash_content, map_file
 
@@ -94,7 +94,7 @@ class IndexFiles:
                 "index",
                 "must be finished",
                 f"{folder}, whose build is running or was stopped",
-                f"Run {as_called('build-index')} again to resume it.",
+                "Run `mo.build_index` again to resume it.",
             )
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -231,9 +231,7 @@ def parse(text: bytes, form: str) -> Any:
 
 def no_index(folder: Path) -> IndexFormatError:
     """Return the error for a folder without a manifest."""
-    return IndexFormatError(
-        "index", f"must be a folder with {NAME}", folder, f"Build one with {as_called('build-index')}."
-    )
+    return IndexFormatError("index", f"must be a folder with {NAME}", folder, "Build one with `mo.build_index`.")
 
 
 def _parse(text: bytes | None, folder: Path) -> dict[str, Any]:

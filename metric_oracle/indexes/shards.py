@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base import option_types
-from metric_oracle.base.errors import IndexFormatError, InputError, as_called, shown
+from metric_oracle.base.errors import IndexFormatError, InputError, shown
 from metric_oracle.base.files import checksum, sync, write_json
+from metric_oracle.base.validation import public
 from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.index import open_index as open_one
@@ -201,6 +202,7 @@ def is_set(path: Path) -> bool:
     return any((path / name).is_file() for name in (NAME, PLAN))
 
 
+@public
 def open_index(path: option_types.IndexFolder) -> Index:
     """Open an index, or a set of shards, that [`build_index`][metric_oracle.build_index] made.
 
@@ -396,7 +398,7 @@ def _read_set(folder: Path) -> dict[str, Any]:
             "index",
             "must be finished",
             f"{folder}, a set of shards whose build is running or was stopped",
-            f"Run {as_called('build-index')} again to resume it.",
+            "Run `mo.build_index` again to resume it.",
         )
     written = manifest.parse((folder / NAME).read_bytes(), FORMAT)
     if written is None:

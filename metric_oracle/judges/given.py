@@ -13,9 +13,10 @@ from annotated_types import Gt
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_given, check_left_out
 from metric_oracle.base.declarations import IN_PYTHON, Flag
-from metric_oracle.base.errors import InputError, called, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import checksum, identify
 from metric_oracle.base.job import Job
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.findings.score_names import direction_of
 from metric_oracle.judges.judge import COLUMNS, SCORE, Judge
@@ -98,7 +99,7 @@ class GivenJudge:
         return pairs
 
 
-@called("judge")
+@public
 def judge(
     command: Annotated[
         Callable[[list[tuple[str, str]]], Any] | str | None,
@@ -118,7 +119,10 @@ def judge(
         ),
     ] = None,
     name: Annotated[
-        str | None, Doc(f"Name of the judge in results and in `keep`. By default {JUDGE}, or that of the function.")
+        str | None,
+        Doc(
+            f"Name of the judge in results and in `keep`, which needs it. By default that of the function, or {JUDGE}."
+        ),
     ] = None,
     direction: Annotated[
         Literal["higher", "lower"] | None,

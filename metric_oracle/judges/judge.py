@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metric_oracle.base.errors import InputError, as_called, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Advance, say
 from metric_oracle.findings.results import AFTER, FIXED, OF_POOL
 from metric_oracle.findings.score_names import FOREIGN
@@ -178,8 +178,8 @@ class Judge(Directed):
                 f"files of the judge {self.name}",
                 "must have a score for each pair",
                 f"none for {len(lacking):,} of {n:,}, such as pair {lacking[0]}",
-                f"Have the others judged, and add their file: {as_called('pool')} with the judge as metric writes "
-                f"those of a pool, {option('pairs', 'FILE', python='mo.study_pairs')} those of a study.",
+                "Have the others judged, and add their file: `mo.pool` with the judge as metric writes "
+                "those of a pool, `mo.study_pairs` those of a study.",
             )
         without = [
             f"{count:,} of {n:,} pairs {what}"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from metric_oracle.base.errors import InputError, as_called
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import read_table
 from metric_oracle.judges.judge import SCORE, numbers_in
 from metric_oracle.judges.judgements import DIGITS
@@ -27,7 +27,7 @@ def read_judged(paths: Sequence[Path], name: str) -> dict[str, dict[str, float]]
         if wrong is not None:
             raise InputError(
                 "pair",
-                f"must be an id of 64 digits, as {as_called('pool')} writes it",
+                "must be an id of 64 digits, as `mo.pool` writes it",
                 f"another in {table.place_of(wrong)}",
                 "Leave that column as it was.",
             )

@@ -21,11 +21,12 @@ from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.checksum import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
 from metric_oracle.base.cluster import Beat, Task, WorkerProgress, run_tasks
 from metric_oracle.base.declarations import Uses
-from metric_oracle.base.errors import InputError, as_called, called, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import checksum, identify, replacing
 from metric_oracle.base.job import Job
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.base.reprs import OneLine
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.vectors import read_ids
@@ -110,7 +111,7 @@ class Mined(OneLine):
         return {**self.counts, **self.scores, **{f"sample: {name}": n for name, n in self.skipped.items()}}
 
 
-@called("mine")
+@public
 def mine(
     index: AnyIndex,
     metric: option_types.OneMetric,
@@ -193,7 +194,7 @@ def mine(
     check_out(path, endings=(".parquet",))
     exclude = settings.exclude.split(",") if isinstance(settings.exclude, str) else list(settings.exclude)
     if settings.runner is not None:
-        step = f"Leave {option('part')} or {option('runner')} out."
+        step = "Leave `part` or `runner` out."
         check_left_out({"part": settings.part}, "with a runner", step, got="both")
     planned = plan(index, metric, replace(settings, exclude=("self", *filter(None, exclude)), part=None), progress)
     check_selection(selection, planned.options.k)
@@ -222,7 +223,7 @@ def mine(
     if settings.part is not None:
         place, n_parts, numbers = members_of(settings.part, len(blocks), "blocks of anchors")
         part = {"place": place, "of": n_parts}
-    with Job.open(path.with_name(f".{path.name}.unfinished"), "search.json", f"run of {as_called('mine')}") as job:
+    with Job.open(path.with_name(f".{path.name}.unfinished"), "search.json", "run of `mo.mine`") as job:
         made_of = checksum(_identity(search, rows, settings.part))
         if any(piece.made_of != made_of for piece in job.pieces.values()):
             raise InputError(
@@ -304,7 +305,7 @@ def _anchor_rows(planned: Plan, anchors: Sequence[str] | None) -> tuple[np.ndarr
 
 
 def _best_with_themselves(planned: Plan) -> np.ndarray:
-    """Return the corpus rows, ascending, whose score with themselves is the best that any report has with itself.
+    """Return the corpus rows, ascending, whose score with themselves is the best one, up to a relative 1e-6.
 
     These are the anchors that `self_score` keeps.
     """
@@ -591,7 +592,7 @@ def _write_file(path: Path, signature: dict[str, Any], schema: pa.Schema, tables
     return Mined(path, signature["counts"], quantiles, signature["skipped"], signature)
 
 
-@called("merge")
+@public
 def merge_mined(
     parts: option_types.Parts,
     out: Annotated[str | Path, Doc("Parquet file to write: the one that `mine` writes without parts.")],
@@ -628,7 +629,7 @@ def merge_mined(
         names = sorted({name for one in shared for name in one if one[name] != shared[0].get(name)}) or ["part"]
         raise InputError(
             "parts",
-            f"must be of one search by {as_called('mine')}",
+            "must be of one search by `mo.mine`",
             f"files that differ in {', '.join(names)}",
             "Leave the others out, or mine them again.",
         )

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base.checksum import hash_table, opened, record_of
-from metric_oracle.base.errors import InputError, as_called, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import checksum
 from metric_oracle.indexes.store import to_numpy
 
@@ -40,7 +40,7 @@ class MinedFile:
         self._path, self._argument = path, argument
         if not path.is_file():
             got = f"the folder {path}" if path.is_dir() else shown(path)
-            raise InputError(argument, "must be an existing file", got, f"Write one with {as_called('mine')}.")
+            raise InputError(argument, "must be an existing file", got, "Write one with `mo.mine`.")
         try:
             self._file = parquet.ParquetFile(str(path), page_checksum_verification=True)
             stored = record_of(self._file.schema_arrow)
@@ -66,7 +66,7 @@ class MinedFile:
         """Return the error for this file; `how` says what is wrong with it, such as "altered"."""
         return InputError(
             self._argument,
-            f"must be a file that {as_called('mine')} wrote",
+            "must be a file that `mo.mine` wrote",
             f"{self._path}, which is {how}",
             "Write it again.",
         )

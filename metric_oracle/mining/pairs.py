@@ -16,10 +16,11 @@ from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_given
 from metric_oracle.base.checksum import METADATA, replacing_signed
 from metric_oracle.base.declarations import OUTPUT, Flag
-from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import replacing
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.base.reprs import OneLine
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.texts import folded
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
@@ -58,7 +59,7 @@ class Paired(OneLine):
         )
 
 
-@called("pairs")
+@public
 def pairs(
     positives: Annotated[
         str | Path,
@@ -132,7 +133,8 @@ def pairs(
     fingerprints = [side.signature["index"] for side in sides] + ([] if corpus is None else [corpus.fingerprint])
     if len(set(fingerprints)) > 1:
         raise InputError(
-            "positives, negatives and index must be of one index; they are of several.", "Mine both in the same index."
+            "positives, negatives and index must be of one index; they are of several.",
+            "Mine both in one index, and pass this one.",
         )
     if not all(side.has_texts for side in sides):
         check_given("index", corpus, "for files without texts", "Name the index that was searched.")

@@ -13,6 +13,7 @@ from metric_oracle.base.argument_checks import check_given, check_in_range
 from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import identify
+from metric_oracle.base.validation import Checked
 from metric_oracle.indexes.store import to_numpy
 from metric_oracle.mining.mined_files import MinedFile
 from metric_oracle.statistics import difference
@@ -22,7 +23,7 @@ _FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB]
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Checked, call="selection=mo.Selection({})"):
     """Which candidates of an anchor's list `mine` keeps, with the names of sentence-transformers.
 
     The list has all candidates that `SearchOptions` allows, best first. First the window of ranks is cut out of it,

@@ -8,7 +8,7 @@ import pyarrow as pa
 from annotated_doc import Doc
 
 from metric_oracle.base import option_types
-from metric_oracle.base.errors import called
+from metric_oracle.base.validation import public
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing, pivot
 from metric_oracle.findings.signature import bootstrap, signed
@@ -212,7 +212,7 @@ def _difference_name(row: Mapping[str, Any]) -> str:
     return _name(f"{row['metric']} − {row['versus']}", row["errors"])
 
 
-@called(_COMMAND)
+@public
 def align(
     ratings: AnyRated,
     scores: ScoreFiles = (),

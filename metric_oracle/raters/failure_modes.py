@@ -26,8 +26,9 @@ from annotated_doc import Doc
 
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import IN_PYTHON, Flag
-from metric_oracle.base.errors import InputError, called, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import identify
+from metric_oracle.base.validation import public
 from metric_oracle.findings.cells import NOTHING, Format, Row, number, number_of, over, scientific_of, text_of
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
@@ -220,7 +221,7 @@ _BY_STUDY_NOTE = (
 _KIND_LABELS = {"total": "all errors", "significant": "clinically significant errors"}
 
 
-@called("failure_modes")
+@public
 def failure_modes(
     ratings: AnyRatings,
     *,
@@ -281,7 +282,7 @@ def failure_modes(
             "categories",
             f"must be among {shown(*rated.categories)}",
             f"{shown(*unknown) or 'none'}",
-            f"Correct {option('category', python='categories')}.",
+            "Correct `categories`.",
         )
     points = {}  # float64[n, C], a row for each rater and study
     for kind, candidate in product(KINDS, candidates):

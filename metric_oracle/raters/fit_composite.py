@@ -20,8 +20,9 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.checksum import seal
 from metric_oracle.base.declarations import Flag
-from metric_oracle.base.errors import InputError, called, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import json_text, replacing, sha256
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.tables import canonical_ids, existing_file, read_table
 from metric_oracle.findings import cells
 from metric_oracle.findings.finding import Finding
@@ -101,6 +102,7 @@ class Composite(Finding):
         ]
         return [listing(content["name"], self.records(), "metric", columns, notes, "metric")]
 
+    @public
     def write(self, path: str | Path) -> None:
         """Write the weights file (.json) that ``retrieve --metric composite --weights`` reads."""
         path = Path(path)
@@ -115,7 +117,7 @@ def _tau(fit: Mapping[str, Any], name: str) -> str:
     return "undefined" if value is None else cells.over(value, low, high, ".3f").replace("\n", " ")
 
 
-@called("fit_composite")
+@public
 def fit_composite(
     table: Annotated[
         str | Path | Rated,
@@ -195,7 +197,7 @@ def fit_composite(
                 "ratings",
                 "must be counts or grades for a composite, which predicts a number",
                 f"preferences or orders in {rated.source}",
-                "Use compare-metrics for such ratings.",
+                "Use `mo.compare_metrics` for such ratings.",
             )
         kind = rated.kinds[0] if errors == "errors" else errors
         if kind not in rated.kinds:
@@ -337,7 +339,7 @@ def _check_columns(x: np.ndarray, y: np.ndarray, studies: list[str], columns: li
             "pairs",
             "must be of at least two studies, because each is left out once",
             f"{len(set(studies))} in {where}",
-            f"Add pairs, or name the right column with {option('study')}.",
+            "Add pairs, or name the right column with `study`.",
         )
     if len(y) <= x.shape[1] + 1:
         raise InputError(

@@ -19,8 +19,9 @@ from annotated_doc import Doc
 
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import Flag
-from metric_oracle.base.errors import InputError, called, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import identify
+from metric_oracle.base.validation import public
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, pivot
 from metric_oracle.findings.signature import bootstrap, signed
@@ -127,7 +128,7 @@ class Agreement(Finding):
         return tables
 
 
-@called(_FUNCTION)
+@public
 def agreement(
     ratings: AnyRatings,
     repeated: Annotated[
@@ -172,7 +173,7 @@ def agreement(
     again = repeated if isinstance(repeated, Ratings) or repeated is None else read_ratings(repeated)
     if len(rated.raters) < 2 and again is None:
         raise InputError(
-            "ratings", "must be of at least 2 raters", f"{len(rated.raters)}", f"Add raters, or {option('repeated')}."
+            "ratings", "must be of at least 2 raters", f"{len(rated.raters)}", "Add raters, or `repeated`."
         )
     n_resamples = int(resamples)
     rows: list[dict[str, Any]] = []

@@ -16,7 +16,7 @@ import pyarrow as pa
 from annotated_doc import Doc
 
 from metric_oracle.base.declarations import Flag
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.findings.cells import Row
 from metric_oracle.raters.interrater import each_left_out, other_raters
 from metric_oracle.raters.rank_correlation import (
@@ -186,7 +186,7 @@ def check_varied(rated: Rated, columns: Mapping[str, Array]) -> None:
             "scores",
             "must differ between pairs",
             f"one value for all {len(rated.pairs)} in every column",
-            f"Choose other columns with {option('metric')}.",
+            "Choose other columns with `metrics`.",
         )
 
 

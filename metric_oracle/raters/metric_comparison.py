@@ -19,8 +19,9 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out, check_one_of
 from metric_oracle.base.declarations import Flag
-from metric_oracle.base.errors import InputError, called, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import identify
+from metric_oracle.base.validation import Checked, public
 from metric_oracle.corpora.tables import numbers_of, read_table, written
 from metric_oracle.findings.cells import NOTHING, Format, Row, number
 from metric_oracle.findings.figures import new_figure
@@ -95,7 +96,7 @@ _Column = tuple[str, Sequence[Row]]  # its head, and a row for each metric
 
 
 @dataclass(frozen=True)
-class RatedFiles:
+class RatedFiles(Checked):
     """The files of one rated set.
 
     Examples
@@ -134,12 +135,14 @@ class MetricComparison(Finding):
         """Metrics of all sets, in their order."""
         return list(dict.fromkeys(name for view in self.views for name in view.scores))
 
+    @public
     def view(self, name: str) -> View:
         """Return the element of `views` with this name."""
         views = {view.name: view for view in self.views}
         check_one_of("name", name, views, "Choose a rated set.")
         return views[name]
 
+    @public
     def select(self, what: str, **keys: str) -> list[dict[str, Any]]:
         """Return the rows of `table` of one kind (column ``what``) whose other columns have these values."""
         wanted = {"what": what, **keys}
@@ -433,7 +436,7 @@ def _device(row: Mapping[str, Any]) -> str:
 _TIME: dict[str, Format] = {"ms per pair": _milliseconds, "device": _device}
 
 
-@called("compare_metrics")
+@public
 def compare_metrics(
     sets: Annotated[
         Mapping[str, RatedFiles],
@@ -510,7 +513,7 @@ def compare_metrics(
     """
     resamples, seed = int(resamples), int(seed)
     if not sets:
-        raise InputError("sets", "must be at least one rated set", "none", "Give NAME=RATINGS.")
+        raise InputError("sets", "must be at least one rated set", "none", "Give one as `sets={NAME: RATINGS}`.")
     read: dict[str, tuple[Rated, dict[str, Array]]] = {}
     sources: dict[str, Any] = {}
     measured: dict[str, float] = {}
@@ -519,7 +522,7 @@ def compare_metrics(
         check_varied(rated, columns)
         measured = {**_measure(rated, sources[name]), **measured}
         if len(rated.raters) < 2:
-            step, got = f"Leave out the set or {option('resample_raters', True)}.", f"{len(rated.raters)} in {name}"
+            step, got = "Leave out the set or `resample_raters=True`.", f"{len(rated.raters)} in {name}"
             of_raters = {"resample_raters": resample_raters or None}
             check_left_out(of_raters, "for sets with fewer than 2 raters", step, got=got)
         read[name] = rated, columns

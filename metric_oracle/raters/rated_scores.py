@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -11,7 +10,7 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.declarations import Flag
-from metric_oracle.base.errors import InputError, as_called, is_like_report, option, shown
+from metric_oracle.base.errors import InputError, is_like_report, shown
 from metric_oracle.base.files import identify
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import read_table
@@ -66,7 +65,7 @@ def read_rated(
     column is a metric of the registry, under which the texts are scored.
     """
     if isinstance(ratings, Rated):
-        check_left_out({"samples": samples}, "with Ratings", "Give them to read_ratings.", got="both")
+        check_left_out({"samples": samples}, "with Ratings", "Give them to `mo.read_ratings`.", got="both")
     rated = ratings if isinstance(ratings, Rated) else read_rated_set(ratings, samples=samples)
     paths = [Path(path) for path in ([scores] if isinstance(scores, str | Path) else scores)]
     columns: dict[str, Array] = {}
@@ -97,7 +96,7 @@ def _check_scorable(absent: Sequence[str], rated: Rated, paths: Sequence[Path]) 
             "scores",
             "must have a column of numbers for each metric",
             f"{got} in {', '.join(map(str, paths)) or 'no file'}",
-            f"Check the file, and the names after {option('metric')}.",
+            "Check the file, and the names in `metrics`.",
         )
 
 
@@ -107,14 +106,14 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
     for name, direction in directions.items():
         if name not in names or direction not in DIRECTIONS:
             raise InputError(
-                "direction",
-                f"must be NAME=higher or NAME=lower, of columns of the scores ({shown(*names)})",
+                "directions",
+                f"must be higher or lower for columns of the scores ({shown(*names)})",
                 f"{shown(name)}={direction}",
                 "Correct it.",
             )
         if direction_by_name[name] not in (None, direction):
             raise InputError(
-                "direction",
+                "directions",
                 "must be left out for columns whose direction follows from their name",
                 f"{shown(name)}={direction}, of which {direction_by_name[name]} is better",
                 "Leave it out, or rename a column that holds something else.",
@@ -123,12 +122,11 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
     unknown = [name for name, direction in direction_by_name.items() if direction is None]
     if unknown:
         first = "NAME" if is_like_report(unknown[0]) else unknown[0]
-        direction = option("direction", quote(f"{first}=higher"), python=f"directions={{{first!r}: 'higher'}}")
         raise InputError(
-            "direction",
+            "directions",
             "must be given for columns whose names do not tell it",
             f"none for {shown(*unknown)}",
-            f"Add {direction} or {quote(f'{first}=lower')}, or choose columns with {option('metric')}.",
+            f"Add `directions={{{first!r}: 'higher'}}`, or 'lower', or choose columns with `metrics`.",
         )
     return {name for name, direction in direction_by_name.items() if direction == "lower"}
 
@@ -141,10 +139,10 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
     counting = [metric.name for name in metrics or () if (metric := get_metric(name)).counts_corpus]
     if counting:
         raise InputError(
-            "metric",
+            "metrics",
             "must not count the documents of a corpus, which rated pairs do not have",
             shown(counting[0]),
-            f"Score them with {as_called('score')} and an index, and pass the file: {option('scores', 'FILE')}.",
+            "Score them with `mo.score` and an index, and pass the file: `scores=FILE`.",
         )
     without = [
         pair
@@ -199,7 +197,7 @@ def _read_columns(
                     "must be a finite number for every pair",
                     f"none in column {shown(name)} of {path} for {len(lacking)} of {len(values)} pairs, "
                     f"first {shown(*lacking[:3])}",
-                    f"Complete the column, or name the columns to use with {option('metric')}.",
+                    "Complete the column, or name the columns to use with `metrics`.",
                 )
             if name in columns:
                 raise InputError(

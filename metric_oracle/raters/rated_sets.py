@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from metric_oracle.base.errors import called
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.tables import Table, read_table
 from metric_oracle.raters.grades import BETTER, REFISCO, WORSE, read_grades, read_refisco
 from metric_oracle.raters.orders import ORDER, PREFERENCE, read_orders, read_preferences
@@ -19,7 +19,7 @@ _LAYOUTS: dict[Callable[[Table], Rated], Sequence[set[str]]] = {
 }
 
 
-@called("read_rated_set")
+@public
 def read_rated_set(path: str | Path, *, samples: str | Path | None = None) -> Rated:
     """Read a rated set. The header of the file says which layout it has.
 

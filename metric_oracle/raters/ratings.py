@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from annotated_doc import Doc
 
-from metric_oracle.base.errors import InputError, called, option, shown
+from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.tables import (
     Table,
     canonical_ids,
@@ -108,6 +109,7 @@ class Rated:
         """Names of the numbers that the raters give to a pair. Each is larger where the report is worse."""
         raise NotImplementedError
 
+    @public
     def by_rater(self, kind: str) -> npt.NDArray[Any]:
         """Return the number of one kind that each rater gives to each pair, number[R, P]."""
         raise NotImplementedError
@@ -137,7 +139,7 @@ class Rated:
                 "samples",
                 "must be given to find identical pairs",
                 "None",
-                f"Add {option('samples', '50_samples_gt_and_candidates.csv')}.",
+                "Add `samples='50_samples_gt_and_candidates.csv'`.",
             )
         texts = list(zip(self.references, self.predictions, strict=True))
         without = [pair for pair, both in zip(self.pairs, texts, strict=True) if None in both]
@@ -180,10 +182,12 @@ class Ratings(Rated):
 
     kinds = KINDS
 
+    @public
     def errors(self, kind: str) -> npt.NDArray[np.int64]:
         """Return errors as int64[P, R, C]: all ("total"), or the clinically significant ones ("significant")."""
         return self.counts[..., 1] if kind == "significant" else self.counts.sum(axis=-1)
 
+    @public
     def by_rater(self, kind: str) -> npt.NDArray[np.int64]:
         """Return the errors that each rater counted in each pair as int64[R, P]."""
         return self.errors(kind).sum(axis=2).T
@@ -208,7 +212,7 @@ AnyRated: TypeAlias = Annotated[
 ]
 
 
-@called("read_ratings")
+@public
 def read_ratings(path: str | Path, *, samples: str | Path | None = None) -> Ratings:
     """Read the errors that radiologists counted, from a file whose layout follows from its header.
 

@@ -27,8 +27,9 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_given, check_left_out
 from metric_oracle.base.declarations import Uses
-from metric_oracle.base.errors import InputError, called, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import Progress
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import canonical_ids, ids_hint
 from metric_oracle.corpora.vectors import Vectors
@@ -301,7 +302,7 @@ def _signature(plan: Plan, queries: Reports, pairs: Pairs, k: int, more: dict[st
     return {**entries, **pairs.settings, **more}
 
 
-@called("baseline")
+@public
 def baseline(
     index: AnyIndex,
     queries: Queries,

@@ -13,8 +13,9 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_given, check_left_out, check_new_folder, given_of
 from metric_oracle.base.declarations import READING, Flag
-from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress, say
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.kept_columns import check_kept
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports
@@ -191,7 +192,7 @@ def _settings(opened_encoder: OpenedEncoder) -> list[Any]:
     return [signature, opened_encoder.storage.name, opened_encoder.baseline]
 
 
-@called("build_index")
+@public
 def build_index(
     reports: Annotated[
         Given,
@@ -290,11 +291,11 @@ def build_index(
     for name in names or ():
         get_metric(name)
     if max_memory is not None:
-        step = f"Add {option('encoder', 'NAME')} or a folder."
-        check_given("encoder", attached_reports.of_encoder or None, f"with {option('max_memory')}", step)
+        step = "Add `mo.reports(..., encoder=NAME)` or a folder."
+        check_given("encoder", attached_reports.of_encoder or None, "with `max_memory`", step)
     where = open_runner(runner, address, num_gpus)
     if shard_rows is not None:
-        check_given("out", out, f"with {option('shard_rows')}", "Name a folder: a set of shards is on the disk.")
+        check_given("out", out, "with `shard_rows`", "Name a folder: a set of shards is on the disk.")
     elif out is not None:
         check_new_folder("out", Path(out))
     if shard_rows is not None and out is not None and may_stream(attached_reports.data, attached_reports.options):
@@ -324,10 +325,10 @@ def build_index(
         )
         raise InputError(
             "reports",
-            f"must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "
-            f"{option('shard_rows')}, for a runner",
+            "must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "
+            "`shard_rows`, for a runner",
             f"{attached_reports.described} {'without it' if shard_rows is None else 'with it'}",
-            f"Add {option('shard_rows', 'N')}." if shard_rows is None else step,
+            "Add `shard_rows=N`." if shard_rows is None else step,
         )
     corpus = attached_reports.read(keep=columns)
     listener = attached_reports.models.get("tell")

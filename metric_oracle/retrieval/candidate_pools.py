@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.base.argument_checks import check_in_range, check_left_out
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import AnyIndex, Index
@@ -165,8 +165,7 @@ def planned_pool(
     except InputError as error:
         if error.argument != "metric":
             raise
-        whose = f"a metric of {option('pool', python='pool')}"
-        raise InputError(whose, error.rule, error.value, error.step) from None
+        raise InputError("a metric of `pool`", error.rule, error.value, error.step) from None
     opened = corpus_of(index, metrics, progress)
     # The metrics have what the weights file says.
     unweighted = [replace(own, weights=None) for own in of_lists.values()]
@@ -187,9 +186,9 @@ def planned_pool(
     if recall is not None and ([*sizes.values()] != [None] or draws is not None or not audit):
         raise InputError(
             "recall",
-            f"must be given with {option('audit')} and without the size of a pool",
+            "must be given with `audit` and without the size of a pool",
             "no audit" if [*sizes.values()] == [None] else shown(pool),
-            f"Pass {option('audit', 'M')} {option('pool', 'METRIC')}.",
+            "Pass `audit=M` and `pool=METRIC`.",
         )
     planned = CandidatePool(opened, tuple(zip(searches, sizes.values(), strict=True)), draws or 0, options, seed)
     n_most = opened.n_reports if planned.is_whole else planned.size

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.argument_checks import check_given
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.indexes.index import Index
@@ -26,7 +26,8 @@ def check_queries(queries: Reports, metric: Metric, index: Index) -> None:
 
 def check_section(queries: Reports, index: Index) -> None:
     """Raise InputError if queries and index are known to be of different sections."""
-    step = f"Pass {option('section', str(index.section[0]))}, or search an index of section {queries.section}"
+    passed = f"`mo.reports(..., mo.Read(section={index.section[0]!r}))`"
+    step = f"Pass {passed}, or search an index of section {queries.section}"
     check_sections(queries.known_section, index.section, ("test reports", "index"), step)
 
 
@@ -60,7 +61,7 @@ def check_counted(corpus: Index | None, metrics: Iterable[Metric], idf: Any) -> 
         counting.append(("idf 'corpus'", get_metric("bertscore")))
     for what, metric in counting:
         where = f"for {what}, which counts the documents of a corpus"
-        step = f"Add {option('index', 'INDEX')}, the corpus whose frequencies count."
+        step = "Add `index=INDEX`, the corpus whose frequencies count."
         check_given("index", corpus, where, step, got="none").check_holds(metric)
 
 

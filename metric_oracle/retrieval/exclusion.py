@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base.errors import InputError, as_called, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.kept_columns import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.texts import folded
@@ -75,8 +75,8 @@ class Excluded:
                 self._values[name] = Strings(queries.columns[name]).arrow
             else:
                 raise InputError(
-                    f"the test reports have no column {shown(name)}, which exclude names.",
-                    f"Pass test reports with this column, or a folder that {as_called('build-index')} wrote with it.",
+                    f"the test reports have no column {shown(name)}, which `exclude` names.",
+                    "Pass test reports with this column, or a folder that `mo.build_index` wrote with it.",
                 )
 
     def of(self, shard: Index, representation: Documents, which: np.ndarray) -> ResultLists:
@@ -158,7 +158,7 @@ class Excluded:
                 "exclude",
                 "must be other than same for test reports that are no rows of the index",
                 "reports with other ids or texts",
-                f"Give {option('exclude', 'text')}, or the reports of the index.",
+                "Give `mo.SearchOptions(exclude='text')`, or the reports of the index.",
             )
         return self._document_of_row[rows]
 
@@ -235,6 +235,6 @@ def check_exclude(names: Any, index: Index) -> tuple[str, ...]:
             "exclude",
             f"must be among {', '.join(allowed)}",
             shown(wrong[0]),
-            f"Columns are stored with {option('keep', 'COLUMN')} of {as_called('build-index')}.",
+            "Columns are stored with `keep=COLUMN` of `mo.build_index`.",
         )
     return tuple(dict.fromkeys(name.strip() for name in listed))

@@ -18,10 +18,11 @@ from annotated_types import Gt, Interval
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.declarations import IN_PYTHON, Flag, Uses
-from metric_oracle.base.errors import InputError, called, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import package_version
 from metric_oracle.base.option_types import RESULTS
 from metric_oracle.base.progress import Progress, counter
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.cells import number_of
 from metric_oracle.findings.figures import literal, new_figure
@@ -130,6 +131,7 @@ class Expectation(Finding):
         axes.legend(frameon=False)
         return figure
 
+    @public
     def write(self, path: str | Path) -> None:
         """Write tables, numbers or figure, as other results do; with numbers, the signature has the histogram."""
         path = Path(path)
@@ -309,7 +311,7 @@ def _control(plan: Plan, queries: Reports, rows: np.ndarray, means: np.ndarray) 
 
 def read_expectation(path: str | Path) -> Expectation:
     """Read the file that `Expectation.write` wrote."""
-    names = ("expectation", "baseline expectation")
+    names = ("expectation", "`mo.expectation`")
     table, signature = read_signed(Path(path), names, ("query_id",), _with_column_types)
     histogram = signature.pop("histogram")
     return Expectation(table, np.array(histogram["edges"]), np.array(histogram["counts"], np.int64), signature)
@@ -395,7 +397,7 @@ def _histogram(bins: _Bins, least: float, greatest: float, most: int) -> tuple[n
     return np.ldexp(np.arange(first, first + n + 1, dtype=np.float64), exponent), counts
 
 
-@called("expectation")
+@public
 def expectation(
     index: AnyIndex,
     queries: Queries,
@@ -425,8 +427,8 @@ def expectation(
     quantiles: Annotated[
         Sequence[float],
         Doc(
-            "Quantiles to compute, from 0 to 1. The p-quantile is the lowest score that a share p of the reports does "
-            'not exceed: NumPy\'s method "inverted_cdf".'
+            "Quantiles to compute under a metric, from 0 to 1; under a judge there are none. The p-quantile is the "
+            'lowest score that a share p of the reports does not exceed: NumPy\'s method "inverted_cdf".'
         ),
         IN_PYTHON,
     ] = QUANTILES,
@@ -475,7 +477,7 @@ def expectation(
         check_left_out({"draws": draws, "error": error, "seed": seed}, "without a judge")
         if names is None or len(names) != 1:
             got = len(names or ())
-            raise InputError("metric", "must be a single one", got, "Run the command once for each metric.")
+            raise InputError("metric", "must be a single one", got, "Ask for one at a time.")
         plan = plan_scores(index, names[0], options or DEFAULTS, progress)
         asked = loaded(queries, plan.index, progress, metrics=[plan.metric])
         return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.base.errors import InputError, called, shown
+from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import are_columns
 from metric_oracle.indexes.index import AnyIndex, Index
@@ -297,7 +298,7 @@ def _by_text(value: Any, texts: Sequence[str]) -> Any:
     return answer
 
 
-@called("pairwise")
+@public
 def pairwise(
     groups: Given,
     metric: str,

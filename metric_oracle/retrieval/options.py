@@ -11,6 +11,7 @@ from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out, given_of
 from metric_oracle.base.declarations import BERTSCORE, IN_PYTHON, Flag
 from metric_oracle.base.option_types import RESTRICTIONS
+from metric_oracle.base.validation import Checked
 from metric_oracle.metrics import REPRESENTATIONS
 
 # Options that change scores, each of the representations that name it.
@@ -18,7 +19,7 @@ SETTINGS = tuple(dict.fromkeys(name for representation in REPRESENTATIONS.values
 
 
 @dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(Checked, call="options=mo.SearchOptions({})"):
     """Options of a search and of the functions that score what a search could return.
 
     A function raises InputError for an option that it does not use.

@@ -11,9 +11,10 @@ from annotated_doc import Doc
 
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import Flag, Uses
-from metric_oracle.base.errors import InputError, called, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.finding import Frames
 from metric_oracle.findings.writing import write_numbers
@@ -50,12 +51,13 @@ class PairsToJudge(Frames):
     def __repr__(self) -> str:
         return f"<PairsToJudge: {self.table.num_rows:,}>"
 
+    @public
     def write(self, path: str | Path) -> None:
         """Write Parquet, CSV or JSON Lines by the ending of `path`, with the signature as `Results.write` does."""
         write_numbers(Path(path), self.table, self.signature)
 
 
-@called("pool")
+@public
 def pool(
     index: AnyIndex,
     queries: Queries,
@@ -63,7 +65,7 @@ def pool(
         str | GivenJudge | Sequence[str | GivenJudge] | None,
         Doc(
             "Judge that has scored some of the pairs: its name in oracle.toml, in Python what ``judge`` returns. Pairs "
-            "that its files or its folder `keep` have are left out. By default all pairs are written."
+            "that its files or the folder of its answers have are left out. By default all pairs are written."
         ),
         option_types.METRIC,
     ] = None,

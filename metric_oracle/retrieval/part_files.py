@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out
-from metric_oracle.base.errors import InputError, called, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import Advance
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
@@ -70,7 +71,7 @@ def retrieve_part(
     return Results(pa.concat_tables(tables), {**searched.signature, "part": described})
 
 
-@called("merge")
+@public
 def merge(parts: option_types.Parts) -> Results:
     """Join the results of all parts of one search of a shard set by [`retrieve`][metric_oracle.retrieve], in any order.
 

@@ -9,8 +9,9 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_in_range, check_left_out
 from metric_oracle.base.declarations import IN_PYTHON
-from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress, counter
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.kept_columns import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
@@ -89,7 +90,7 @@ def plan(
     """
     runner = open_runner(options.runner, options.address, options.num_gpus, options.threads)
     if runner is not None:
-        step = f"Leave {option('part')} or {option('runner')} out."
+        step = "Leave `part` or `runner` out."
         check_left_out({"part": options.part}, "with a runner", step, got="both")
     metric, options = asked(metric, options)
     backend = check_backend(options.backend, metric)
@@ -104,7 +105,7 @@ def plan(
         check_left_out(
             {"runner": runner},
             "for an index that is no set of shards",
-            f"Build one with {option('shard_rows')}, or drop it.",
+            "Build one with `shard_rows` of `mo.build_index`, or leave out `runner`.",
             got=str(opened.folder),
         )
     ignored = {name: getattr(options, name) for name in ("threads", "max_memory")}
@@ -165,14 +166,14 @@ def open_runner(runner: str | None, address: str | None, num_gpus: float | None,
     """
     if runner is None:
         of_runner = {"address": address, "num_gpus": num_gpus}
-        check_left_out(of_runner, "without a runner", f"Add {option('runner', 'ray')}.")
+        check_left_out(of_runner, "without a runner", "Add `runner='ray'`.")
         return None
     from metric_oracle.base.cluster import runner_of
 
     return runner_of(address, num_gpus, threads)
 
 
-@called("retrieve")
+@public
 def retrieve(
     index: AnyIndex,
     queries: Queries,

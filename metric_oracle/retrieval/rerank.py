@@ -28,9 +28,10 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_in_range, check_left_out
 from metric_oracle.base.declarations import IN_PYTHON, Flag, Uses
-from metric_oracle.base.errors import InputError, as_called, called, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import package_version
 from metric_oracle.base.progress import Progress, counter
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
@@ -129,7 +130,7 @@ class _Run:
         self._judge.check_cost(sum(map(len, wanted.values())), n_kept, tell)
 
     def pairs(self, wanted: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str]]:
-        """Yield each reference with each of its texts."""
+        """Yield each reference of `wanted` with each of its texts, which are given by their codes."""
         return ((reference, self._texts[code]) for reference, codes in wanted.items() for code in codes.tolist())
 
     def score(
@@ -355,7 +356,7 @@ def _signature(index: Index, queries: Reports, judge: Judge, described: Mapping[
     }
 
 
-@called("rerank")
+@public
 def rerank(
     index: AnyIndex,
     queries: Queries,
@@ -455,7 +456,7 @@ def rerank(
             "metric",
             "must be one judge or crepe",
             shown(*(names or ["none"])),
-            f"Search for the best under a metric with {as_called('retrieve')}, and name a judge in oracle.toml.",
+            "Search for the best under a metric with `mo.retrieve`, and name a judge in oracle.toml.",
         )
     planned = planned_pool(
         index, pool, with_arguments(options, k=k), seed=seed, audit=audit, recall=recall, progress=progress

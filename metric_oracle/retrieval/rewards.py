@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.argument_checks import check_options, given_of
-from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import say
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.texts import count_marks, is_missing, remarks
 from metric_oracle.indexes.index import AnyIndex, Index
@@ -35,7 +36,7 @@ _NAME = "completions"
 KEPT = 1 << 14  # references of which a model's results are kept
 
 
-@called("reward")
+@public
 def reward(
     metric: str,
     *,
@@ -88,7 +89,7 @@ def reward(
     return _Reward(Scorer.open(metric, index, sources), (metric, index, column, sources))
 
 
-@called("consensus_reward")
+@public
 def consensus_reward(
     metric: str,
     *,
@@ -166,8 +167,8 @@ class _Reward:
             self._told |= {f"{what} {kind}" for kind in marks}
             say(f"{what}: {remarks(Counter(), Counter(marks))}; pass their text alone", None)
 
-    @called("reward")
     def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
+        """Return the score of each completion with its reference, which a column of the data set has."""
         texts, column = _texts_of(completions, "completions"), self._arguments[2]
         name = column or next((name for name in COLUMNS if columns.get(name) is not None), COLUMNS[0])
         truth = [None if is_missing(text) else text for text in _column(columns.get(name), name, len(texts))]
@@ -189,8 +190,8 @@ class _ConsensusReward(_Reward):
     _kind = "consensus "
     _make = staticmethod(consensus_reward)
 
-    @called("consensus_reward")
     def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **columns: Any) -> list[float | None]:
+        """Return the mean score of each completion with the others of its group."""
         texts, column = _texts_of(completions, "completions"), self._arguments[2]
         self._tell_marks(texts, "completions")
         values = prompts if column == "prompts" else columns.get(column)
@@ -328,7 +329,7 @@ def _column(values: Any, name: str, n: int) -> list[Any]:
     is_column = hasattr(values, "__len__") and not isinstance(values, str)
     if not is_column or len(values) != n:
         got = len(values) if is_column else "none" if values is None else type(values).__name__
-        step = "Name the column of the data set with column=NAME."
+        step = "Name the column of the data set with `column=NAME`."
         raise InputError(name, f"must be one value for each of {n} completions", got, step)
     return list(values)
 
@@ -360,7 +361,7 @@ def _key_of(value: Any, name: str) -> Any:
         name,
         "must hold texts, numbers, messages or arrays, whose content says which completions belong together",
         type(value).__name__,
-        "Name a column with the id of the study, with column=NAME.",
+        "Name a column with the id of the study, with `column=NAME`.",
     )
 
 

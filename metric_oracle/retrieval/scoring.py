@@ -11,8 +11,9 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_options, given_of
 from metric_oracle.base.declarations import PREDICTED, Flag, Uses
-from metric_oracle.base.errors import InputError, called, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress, silent
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.sections import check_sections
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
@@ -70,7 +71,7 @@ OfBertscore: TypeAlias = Annotated[
 ]
 
 
-@called("score")
+@public
 def score(
     references: References,
     predictions: Predictions,
@@ -192,7 +193,7 @@ def _tell_of_cuts(scores: Scores, sides: Sides) -> None:
         sides.tell(f"cut off at the longest input of a model that reads both reports: {n_cut:,} pairs")
 
 
-@called("compute")
+@public
 def compute(
     *,
     predictions: Predictions,
@@ -242,7 +243,7 @@ def open_crepe(crepe: str | Path | Mapping[str, Any], device: str | None = None)
             "crepe",
             "must name a checkpoint",
             f"{' and '.join(others)} alone" if others else "none",
-            "Add " + option("crepe", "FOLDER", python="'path': FOLDER") + ".",
+            "Add 'path': FOLDER." if others else "Add `crepe=FOLDER`.",
         )
     named = {CREPE[name]: value for name, value in given_of(arguments).items() if name in CREPE}
     return open_pair_models(named, str(arguments["device"]) if arguments.get("device") else device)

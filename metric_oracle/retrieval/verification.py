@@ -14,9 +14,10 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_in_range, check_left_out, check_one_of
 from metric_oracle.base.declarations import IN_PYTHON
-from metric_oracle.base.errors import BackendError, ExactnessError, InputError, called, kind_of, shown
+from metric_oracle.base.errors import BackendError, ExactnessError, InputError, kind_of, shown
 from metric_oracle.base.option_types import RESTRICTIONS
 from metric_oracle.base.progress import Advance, Progress, counter, say
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.kept_columns import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.texts import folded
@@ -466,7 +467,7 @@ class _Check:
                     _fail("the answers", self.queries.ids[i], "differ from those of a brute-force search")
 
 
-@called("verify")
+@public
 def verify(
     index: AnyIndex,
     results: Annotated[

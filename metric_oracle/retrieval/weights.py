@@ -8,7 +8,7 @@ from typing import Any
 
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.checksum import SIGNATURE, opened
-from metric_oracle.base.errors import InputError, as_called, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.metrics import composite, get_metric
 from metric_oracle.records import COMPOSITE, Metric
@@ -24,7 +24,7 @@ def weighed(metric: str | Metric, weights: str | Path | None) -> Metric:
     if weights is None:
         return get_metric(metric)
     if metric != COMPOSITE:
-        step = f"Pass {option('metric', COMPOSITE)}."
+        step = f"Pass `metric={COMPOSITE!r}`."
         check_left_out({"weights": weights}, f"for metric {metric!r}", step, got=str(weights))
     return read_weights(weights)
 
@@ -48,9 +48,9 @@ def read_weights(path: str | Path) -> Metric:
     if not is_known or not isinstance(name, str) or not name.isprintable():  # half of a surrogate pair is not
         raise InputError(
             "weights",
-            f"must be a JSON file that {as_called('fit-composite')} writes, of format {FORMAT!r}",
+            f"must be a JSON file that `mo.fit_composite` writes, of format {FORMAT!r}",
             f"another file, {path}",
-            f"Fit one with {as_called('fit-composite')}.",
+            "Fit one with `mo.fit_composite`.",
         )
     if opened(content) is None:
         raise InputError(
@@ -86,7 +86,7 @@ def record_of(content: Any, citation: str, tool: str = "") -> Metric:
             "weights",
             "must have terms with a mean, a scale and a weight each, and an intercept, all numbers",
             "a file without them",
-            f"Fit them again with {as_called('fit-composite')}.",
+            "Fit them again with `mo.fit_composite`.",
         ) from None
     return composite(COMPOSITE, terms, intercept, citation, tool=tool)
 

@@ -13,8 +13,9 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_in_range
 from metric_oracle.base.declarations import ROWS, Flag
-from metric_oracle.base.errors import InputError, called, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import Progress, silent
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.findings.cells import (
     ALIKE,
@@ -214,6 +215,7 @@ class BestOf(Finding):
             axes.spines[["top", "right"]].set_visible(False)
         return figure
 
+    @public
     def to_scores(self, n: int | None = None) -> Scores:
         """Return the expected best of n samples of each study, which [`compare`][metric_oracle.compare] takes as a row.
 
@@ -296,7 +298,7 @@ _NAME = "samples"
 _SAMPLED = Nouns(has_section=False)
 
 
-@called("best_of")
+@public
 def best_of(
     candidates: SampledReports,
     references: option_types.References,

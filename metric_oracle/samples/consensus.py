@@ -11,8 +11,8 @@ import pyarrow as pa
 from annotated_doc import Doc
 
 from metric_oracle.base.argument_checks import check_left_out, check_one_of
-from metric_oracle.base.errors import called
 from metric_oracle.base.progress import Progress, silent
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.findings.cells import Format, number_of, text_of
 from metric_oracle.findings.finding import Finding
@@ -91,6 +91,7 @@ class Consensus(Finding):
         n = len(self.samples.ids)
         return f"{n:,} studies, {sum(self.samples.sizes):,} samples: {', '.join(self.chosen)}"
 
+    @public
     def predictions(self, metric: str) -> dict[str, str]:
         """Return the chosen report of each study under a metric.
 
@@ -108,6 +109,7 @@ class Consensus(Finding):
         places = self.chosen[self._name(metric)]
         return {study: group[place] for study, group, place in zip(self.samples.ids, texts, places, strict=True)}
 
+    @public
     def table_of(self, metric: str) -> pa.Table:
         """Return the chosen reports under a metric, in the columns of the file that `write` writes.
 
@@ -210,6 +212,7 @@ class Consensus(Finding):
         names = ("study_id", "sample", "reference", "metric", "score")
         return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
 
+    @public
     def write(self, path: str | Path, metric: str | None = None) -> list[Path]:  # type: ignore[override]
         """Write the chosen reports as predictions: Parquet, CSV or JSON Lines by the ending of the path.
 
@@ -269,7 +272,7 @@ def paths_of(path: Path, metrics: Sequence[str]) -> list[Path]:
 _NAME = "samples"
 
 
-@called("consensus")
+@public
 def consensus(
     candidates: SampledReports,
     metrics: MetricsOfSamples,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.argument_checks import check_options
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress, counter, silent
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
@@ -156,7 +156,7 @@ def _value(source: Source, by_argument: Mapping[str, Any]) -> tuple[Any, Any]:
         if value is None and data_ids is not None:
             raise InputError(
                 source.argument,
-                f"must be given with {option(name)}",
+                f"must be given with `{name}`",
                 "None",
                 f"Add the {source.record.plural} of {name_of(data_ids)}.",
             )

@@ -11,6 +11,7 @@ from annotated_doc import Doc
 
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import BERTSCORE, FILES, Flag
+from metric_oracle.base.validation import ELSEWHERE
 
 _FILE, _FOLDER = Flag(metavar="FILE", panel=FILES), Flag(metavar="FOLDER", panel=FILES)
 _IDS = Doc(
@@ -135,3 +136,7 @@ class Sources(TypedDict, total=False):
         Doc("Device that runs the models: {}. By default cuda if this machine has a GPU."),
         Flag(panel=FILES),
     ]
+
+
+for _name in Sources.__annotations__:
+    ELSEWHERE.setdefault(_name, []).append((None, "mo.reports(..., {})"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metric_oracle.base.errors import InputError, option
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.text_files import read_text
@@ -44,13 +44,16 @@ def load_encoder(
     tell: Callable[[str], None] = ignore,
     progress: Progress = silent,
 ) -> OpenedEncoder:
-    """Open an encoder of token states by its Hugging Face name or local folder, and check how its states are stored.
+    """Open an encoder of token states by its Hugging Face name or local folder.
 
-    By default `layer` is the one that bert_score publishes for the encoder, `states`, their dtype, is "float32", and
-    `device` is "cuda" if there is a GPU. With `bf16` the encoder runs in bfloat16, which gives other states. This is
-    faster on a GPU or with bfloat16 instructions, and several times slower without. `rescale_table` is bert_score's
-    table of baselines of this encoder, with the columns LAYER, P, R and F; the published one of distilroberta-base is
-    built in. The rest is as in `OpenedEncoder`. Raise InputError for wrong options.
+    By default `layer` is 5 for distilroberta-base, as bert_score publishes; any other encoder needs it. `states`, the
+    dtype in which the states are stored, is "float32", and `device` is "cuda" if there is a GPU. Raise InputError for
+    wrong options, and BackendError if torch, transformers or the device is missing.
+
+    With `bf16` the encoder runs in bfloat16, which gives other states. This is faster on a GPU or with bfloat16
+    instructions, and several times slower without. `rescale_table` is bert_score's table of baselines of this encoder,
+    with the columns LAYER, P, R and F; the published one of distilroberta-base is
+    built in. The rest is as in `OpenedEncoder`.
     """
     states = states or "float32"
     from metric_oracle.encoders.libraries import has_bf16
@@ -60,7 +63,7 @@ def load_encoder(
     if bf16 and not has_bf16(opened.device):
         tell(
             "this processor has no bfloat16 instructions, so the encoder runs several times slower than in float32. "
-            f"Leave out {option('bf16', True)} unless scores must equal those of another index that was built with it."
+            "Leave out `bf16` unless scores must equal those of another index that was built with it."
         )
     published = PUBLISHED.get(str(encoder), (0, {}))[1].get(opened.layer)
     baseline = published if rescale_table is None else _read_baseline(Path(rescale_table), opened.layer)

@@ -26,9 +26,10 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.checksum import write_json as write_sealed
 from metric_oracle.base.declarations import Flag
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import checksum, identify, new_folder, write_json
 from metric_oracle.base.option_types import RESULTS
+from metric_oracle.base.validation import Checked, public
 from metric_oracle.corpora.label_tables import LABELS, labels_of_table
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
@@ -78,7 +79,7 @@ POSITIVE = 1  # value of a positive CheXbert label
 
 
 @dataclass(frozen=True)
-class SurveyOptions:
+class SurveyOptions(Checked, call="options=mo.SurveyOptions({})"):
     """How a survey draws its studies, and how it shows them.
 
     Examples
@@ -146,6 +147,7 @@ DEFAULTS = SurveyOptions()
 _OF_CANDIDATES = Nouns(prediction="candidate {name}", may_have_more=True)
 
 
+@public
 def create_survey(
     references: Annotated[
         Given,
@@ -261,7 +263,7 @@ def _check_names(names: list[str], raters: list[str], options: SurveyOptions) ->
             "candidates",
             "must have names of letters, digits and _ . : + -, at least one",
             shown(*bad) or "none",
-            f"Add {option('candidates', 'NAME=FILE')}.",
+            "Add `candidates={NAME: FILE}`.",
         )
     bad = [name for name in raters if not _RATER.fullmatch(name)]
     if not raters or bad or len({name.lower() for name in raters}) < len(raters):
@@ -320,7 +322,8 @@ def read_strata(path: str | Path, id_column: str | None = None) -> dict[str, str
     if id_cells is None or len(other_columns) != 1:
         raise InputError(
             f"{path} has neither CheXbert labels with ids nor one column besides the ids; columns: {table.header}.",
-            f"Name the column of the ids with {option('id_column', 'NAME')}; without CheXbert labels keep two columns.",
+            "Name the column of the ids with `mo.reports(..., mo.Read(id_column=NAME))`; without CheXbert labels "
+            "keep two columns.",
         )
     studies = canonical_ids(id_cells, f"the ids of {path}")
     check_unique(studies, f"the ids of {path}")
@@ -360,9 +363,7 @@ def _of_results(name: str, references: Reports, source: Results) -> dict[str, st
     check_sections(references.known_section, section, ("references", f"candidate {name}"))
     table = source.table
     if "text" not in table.column_names:
-        raise InputError(
-            f"the results of candidate {name} have no column text.", f"Search again without {option('text', False)}."
-        )
+        raise InputError(f"the results of candidate {name} have no column text.", "Search again without `text=False`.")
     rows = table.filter(np.array(table["rank"].to_numpy() == 1))
     text_of = dict(zip(rows["query_id"].to_pylist(), rows["text"].to_pylist(), strict=True))
     searched = source.signature.get("references")
@@ -400,10 +401,9 @@ def _check_complete(drawn: Sequence[str], texts_of: Mapping[str, Mapping[str, st
     for name, texts in texts_of.items():
         missing = [study for study in drawn if study not in texts]
         if missing:
-            allowed = option("unequal", True, python="options=mo.SurveyOptions(unequal=True)")
             raise InputError(
                 f"candidate {name} has no report for {len(missing)} drawn studies, such as {shown(*missing[:3])}.",
-                f"Complete the file, or allow it with {allowed}.",
+                "Complete the file, or allow it with `options=mo.SurveyOptions(unequal=True)`.",
             )
 
 

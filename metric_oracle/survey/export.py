@@ -19,8 +19,9 @@ from pyarrow import csv
 from metric_oracle.base import option_types
 from metric_oracle.base.checksum import sign, write_json
 from metric_oracle.base.declarations import Flag
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import new_folder
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.cells import NOTHING, Format, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing
@@ -75,6 +76,7 @@ class _Pair:
     texts: tuple[str, str]  # reference and candidate
 
 
+@public
 def survey_status(folder: SurveyFolder) -> list[dict[str, Any]]:
     """Show how many studies each rater has finished.
 
@@ -144,6 +146,7 @@ def _last_save(row: Mapping[str, Any]) -> str:
     return row["last_save"][:16].replace("T", " ") if row["last_save"] else NOTHING
 
 
+@public
 def export_survey(
     folder: SurveyFolder,
     out: option_types.NewFolder,
@@ -189,7 +192,7 @@ def export_survey(
     ... except mo.MetricOracleError as error:
     ...     print(error)
     export_survey: there are no finished ratings to export; not finished: ann (120 open cells), bob (120 open cells).
-    Wait, or add partial=True.
+    Wait, or add `partial=True`.
     """
     survey, out = open_survey(folder), Path(out)
     check_folder(out)
@@ -216,9 +219,8 @@ def export_survey(
     pairs = [pair for pair in main if all(pair.position in done for done in finished.values())]
     if not finished or not pairs:
         listed = ", ".join(f"{rater} ({n:,} open cells)" for rater, n in unfinished.items()) or "no rater"
-        leaving = option("leave_out", "NAME=REASON", python="leave_out={NAME: REASON}")
-        waiting = f"Wait, or add {option('partial', True)}."
-        step = f"Leave out the raters who have hardly begun, with {leaving}." if partial else waiting
+        waiting = "Wait, or add `partial=True`."
+        step = "Leave out the raters who have hardly begun, with `leave_out={NAME: REASON}`." if partial else waiting
         raise InputError(f"there are no finished ratings to export; not finished: {listed}.", step)
     repeated = [pair for pair in again if all(pair.position in done for done in finished.values())]
     is_balanced = len(pairs) == len({pair.study_id for pair in main}) * len(key["candidates"])

@@ -12,12 +12,12 @@ from annotated_doc import Doc
 
 from metric_oracle.base.checksum import read_json
 from metric_oracle.base.declarations import Flag
-from metric_oracle.base.errors import InputError, as_called
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import checksum
 from metric_oracle.survey.log import History, Log
 
 FORMAT, VERSION = "metric-oracle survey", 1
-_MADE = f"Name the folder that {as_called('survey create')} made."
+_MADE = "Name the folder that `mo.create_survey` made."
 # The argument of functions that read a survey.
 SurveyFolder = Annotated[
     str | Path,
@@ -110,8 +110,7 @@ def open_survey(folder: str | Path) -> Survey:
     claimed = content.pop("fingerprint", None)
     if content.get("format") != FORMAT or content.get("version") != VERSION or claimed != checksum(content):
         raise InputError(
-            f"{folder / 'survey.json'} was altered since {as_called('survey create')} made it, or is of another "
-            "version.",
+            f"{folder / 'survey.json'} was altered since `mo.create_survey` made it, or is of another version.",
             "Restore it, or create a new survey.",
         )
     studies = [Shown(**study) for study in content["studies"]]

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.base.checksum import read_json, write_json
-from metric_oracle.base.errors import InputError, MetricOracleError, option
+from metric_oracle.base.errors import InputError, MetricOracleError
 from metric_oracle.base.files import let_interrupts_end_waits
 from metric_oracle.base.journal import End, Journal, JournalLine
 
@@ -191,7 +191,7 @@ class Log:
         return SaveError(
             f"the log of a rater was changed or moved: {self.path} {reason}.",
             "Stop the server, and restore the file from a backup. Without one, export the other raters with "
-            f"{option('leave_out')}.",
+            "`leave_out`.",
         )
 
     def _recover(self, file: int) -> int:

@@ -97,7 +97,8 @@ class Pages:
     def _study(self, request: Request) -> tuple[int, int, list[int]]:
         """Return the page number of a study, its index in `Survey.studies`, and the order of its candidates.
 
-        Page numbers count from 1, in the order in which the rater sees the studies.
+        Raise InputError if there is no page of the number that was asked for. Page numbers count from 1, in the order
+        in which the rater sees the studies.
         """
         number = request.path_params["number"]
         if not 1 <= number <= len(self.survey.studies):

@@ -9,9 +9,10 @@ from annotated_doc import Doc
 
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import IN_PYTHON, Flag
-from metric_oracle.base.errors import InputError, as_called, called, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.option_types import LEGACY
 from metric_oracle.base.progress import Progress
+from metric_oracle.base.validation import public
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.signature import signed
 from metric_oracle.metrics import get_metric, is_higher_better
@@ -38,7 +39,7 @@ from metric_oracle.tables.systems import (
 from metric_oracle.tables.table_cells import CORPUS, CRG, Cell, MetricCells, MetricColumn, corpus_means, means_of
 
 
-@called("compare")
+@public
 def compare(
     systems: Annotated[
         Mapping[str, GivenResults | Sequence[GivenResults]],
@@ -55,8 +56,8 @@ def compare(
     random: Annotated[
         str | None,
         Doc(
-            "Name of the row of random retrieval. The table then shows the difference of every other mean from the "
-            "mean of that row, in percent. By default it shows no such difference."
+            "Name of the row of random retrieval. The table then shows by how many percent of its mean each other mean "
+            "is better. By default it does not."
         ),
     ] = None,
     oracles: Annotated[
@@ -121,7 +122,7 @@ def compare(
             "systems",
             "must have at least one name with scores",
             "none",
-            f"Write files of scores with {as_called('score')}.",
+            "Write files of scores with `mo.score`.",
         )
     check_method(method, None if paired else resamples)
     resamples = n_resamples(resamples)
@@ -291,9 +292,9 @@ def _check_rows(
         if a == b:
             raise InputError("paired", "must name two systems", f"{shown(a)} twice", "Name another one.")
     if len({frozenset(pair) for pair in paired}) < len(paired):
-        raise InputError("paired names a pair twice.", "Name it once: a repeated test changes the adjusted p-values.")
+        raise InputError("`paired` names a pair twice.", "Name it once: a repeated test changes the adjusted p-values.")
     if oracles and random is None:
         raise InputError(
-            "oracles need the row of random reports, at which the share of the way to the oracle begins.",
-            f"Name it with {option('random', 'NAME')}.",
+            "`oracles` need the row of random reports, at which the share of the way to the oracle begins.",
+            "Name it with `random=NAME`.",
         )

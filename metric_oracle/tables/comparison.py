@@ -206,7 +206,7 @@ class Comparison(Finding):
             for system in self.systems:
                 cell = self.cells[system, column.metric]
                 rows.append(
-                    _row(column, system, cell.mean, cell.interval, cell.effective)
+                    _shared_cells(column, system, cell.mean, cell.interval, cell.effective)
                     | {"minimum": cell.minimum, "maximum": cell.maximum, "unscorable": cell.unscorable}
                     | {"best": cell.best, "nonzero": cell.nonzero, "percent_change_from_random": cell.percent_change}
                     | _ends("percent_change", cell.change_interval)
@@ -214,7 +214,7 @@ class Comparison(Finding):
                 )
         columns = {column.metric: column for column in self.columns}
         rows += [
-            _row(columns[d.metric], d.a, d.difference, d.interval, d.effective)
+            _shared_cells(columns[d.metric], d.a, d.difference, d.interval, d.effective)
             | {"versus": d.b, "p_value": d.p_value, "p_adjusted": d.p_adjusted, "intervals_overlap": d.overlap}
             for d in self.differences
         ]
@@ -360,8 +360,10 @@ class Comparison(Finding):
         return html_table(repr(self)[1:-1], ("system", *table.columns), rows)
 
 
-def _row(column: MetricColumn, system: str, mean: float, interval: Interval, effective: float) -> dict[str, Any]:
-    """Return what the numbers have of a mean and of a difference alike."""
+def _shared_cells(
+    column: MetricColumn, system: str, mean: float, interval: Interval, effective: float
+) -> dict[str, Any]:
+    """Return the cells of a row for a mean or for a difference; `effective` is the effective number of studies."""
     return {
         "system": system,
         "metric": column.metric,

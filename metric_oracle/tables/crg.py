@@ -15,7 +15,8 @@ from annotated_doc import Doc
 
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import FILES, Flag
-from metric_oracle.base.errors import InputError, called, shown
+from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.label_tables import LabelTable, is_abnormality, read_label_tables
 from metric_oracle.findings.cells import Format, Row, ends_of, number_of
 from metric_oracle.findings.printed_tables import PaperTable, listing, plain
@@ -137,7 +138,7 @@ def _label(row: Row) -> str:
     return f"{plain(row['level'])}: {plain(row['label'])}"
 
 
-@called("score_crg")
+@public
 def score_crg(
     reference: ReferenceLabels,
     predicted: PredictedLabels,

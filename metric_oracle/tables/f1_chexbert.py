@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base import option_types
-from metric_oracle.base.errors import InputError, as_called, shown
+from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.label_tables import FIVE_LABELS, LABELS, LabelTable, read_label_tables
 from metric_oracle.findings.cells import over_of
 from metric_oracle.findings.printed_tables import PaperTable, pivot
@@ -123,6 +124,7 @@ class F1(LabelScores):
         return f"{self.title}-{all_labels}, uncertain as {policies}; {self.reports:,} reports"
 
 
+@public
 def score_f1_chexbert(
     reference: ReferenceLabels,
     predicted: PredictedLabels,
@@ -178,6 +180,7 @@ def score_f1_chexbert(
     return F1(in_order, {name: _rare(positive[:, list(columns)]) for name, columns in LABEL_SETS.items()}, signature)
 
 
+@public
 def score_f1_srr(
     reference: ReferenceLabels,
     predicted: PredictedLabels,
@@ -245,7 +248,7 @@ def _check_labels(path: str | Path, table: LabelTable) -> None:
     if lacking:
         raise InputError(
             f"{path} lacks {len(lacking)} of CheXbert's {len(LABELS)} labels ({shown(*lacking[:3])}).",
-            f"Pass what CheXbert wrote; {as_called('crg')} takes labels of other names.",
+            "Pass what CheXbert wrote; `mo.score_crg` takes labels of other names.",
         )
 
 

@@ -11,13 +11,15 @@ import pyarrow as pa
 from annotated_doc import Doc
 
 from metric_oracle.base import option_types
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import identify
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.tables import canonical_ids, check_unique, read_table
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.score_names import DIRECTIONS, FOREIGN, direction_of
 
 
+@public
 def read_foreign(
     name: Annotated[str, Doc("Name of the system.")],
     path: Annotated[
@@ -74,7 +76,7 @@ def read_foreign(
             continue
         if direction not in DIRECTIONS or usual not in (None, direction):
             raise InputError(
-                "direction",
+                "directions",
                 "must be higher or lower, and that of the metric if the column has the name of a known one",
                 f"{shown(column)}={direction}{('' if usual is None else f', of which {usual} is better')}",
                 "Correct it.",
@@ -84,7 +86,7 @@ def read_foreign(
     if not columns:
         raise InputError(
             f"{path} has no column of numbers whose direction is known; columns: {table.header}.",
-            f"Add {option('direction', 'NAME=higher')} or NAME=lower.",
+            "Add `directions={NAME: 'higher'}`, or 'lower'.",
         )
     signature = {
         "kind": "scores",

@@ -14,8 +14,9 @@ from annotated_doc import Doc
 
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import Flag
-from metric_oracle.base.errors import InputError, called
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Progress, counter, say
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import AnyIndex
@@ -180,7 +181,7 @@ def _with_chance(random: Scores, judge: Judge, reports: JudgedReports, threads: 
     return replace(random, table=table, signature=signature)
 
 
-@called("study_pairs")
+@public
 def study_pairs(
     index: AnyIndex,
     queries: TestReports,

@@ -19,9 +19,10 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.declarations import IN_PYTHON, ROWS, Flag
-from metric_oracle.base.errors import InputError, as_called, called, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import checksum
 from metric_oracle.base.progress import Progress
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.indexes.build import inputs_digest
@@ -70,7 +71,7 @@ from metric_oracle.tables.systems import (
 CHANCE_ERROR = 5e-5  # greatest standard error of a sampled mean: tables print three digits
 
 
-@called("study")
+@public
 def study(
     index: AnyIndex,
     queries: TestReports,
@@ -126,7 +127,7 @@ def study(
     A judge is one more column. It scores the reports of all rows but those of `scores`, which must have it; the best of
     a pool for each test report, which are a further row, a bound of the oracle under the judge; and random reports,
     from which chance is estimated. All distinct pairs are judged together, after everything else, and their number is
-    told before. A judge with a folder `keep` judges no pair twice.
+    told before. A judge whose answers are kept in a folder judges no pair twice.
 
     Returns
     -------
@@ -253,7 +254,7 @@ def _check_ready(rows: Mapping[str, Scores], columns: Sequence[str], queries: Re
         if lacking:
             raise InputError(
                 f"the scores of {shown(name)} lack {', '.join(lacking)}, which the study has.",
-                f"Score these too, or name fewer metrics with {option('metrics')}.",
+                "Score these too, or name fewer metrics with `metrics`.",
             )
         if row.signature.get("references") not in (None, digest(queries)):
             raise InputError(
@@ -272,7 +273,7 @@ def _made_of(model: AttachedReports, read: Reports) -> list[Any]:
             f"{in_memory[0]} of a model",
             "must be a file, so that a study that was killed can go on",
             type(model.sources[in_memory[0]]).__name__,
-            f"Write it to a file, or prepare the reports with {as_called('build-index')}.",
+            "Write it to a file, or prepare the reports with `mo.build_index`.",
         )
     files = {name: checksum_of(Path(path)) for name, path in sorted(model.sources.items())}
     model_index = index_of(model)
@@ -430,6 +431,7 @@ def _scores(template: Scores, columns: Mapping[str, Any], system: str) -> Scores
     return Scores(table, {**template.signature, "system": system})
 
 
+@public
 def compare_study(
     systems: Annotated[
         Mapping[str, Scores],

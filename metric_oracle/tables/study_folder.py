@@ -13,10 +13,11 @@ from typing import Annotated, Any, TypeVar
 
 from annotated_doc import Doc
 
-from metric_oracle.base.errors import InputError, as_called
+from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import LOCK, checksum, move_folder, sha256, temporary_folder
 from metric_oracle.base.job import Job
 from metric_oracle.base.progress import Progress
+from metric_oracle.base.validation import public
 from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.writing import check_folder
 from metric_oracle.tables.comparison import Comparison
@@ -124,15 +125,19 @@ def study_job(out: Path | None) -> Iterator[Job]:
             yield Job(folder, STEPS)
         return
     check_folder(out)
-    with Job.open(out.with_name(f"{out.name}.unfinished"), STEPS, f"run of {as_called('study')}") as job:
+    with Job.open(out.with_name(f"{out.name}.unfinished"), STEPS, "run of `mo.study`") as job:
         yield job
 
 
 def file_name(name: str) -> str:
-    """Return a name with only letters, digits, - and _; empty if it has none of them."""
+    """Return a name as that of a file: each run of characters other than letters, digits, - and _ becomes one hyphen.
+
+    Hyphens at the ends are removed, so that it may be empty, and two names may become one.
+    """
     return re.sub(r"[^\w-]+", "-", name).strip("-")
 
 
+@public
 def write_study(
     systems: Annotated[
         Mapping[str, Scores],

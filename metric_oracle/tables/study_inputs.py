@@ -11,7 +11,7 @@ from annotated_doc import Doc
 
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.declarations import Flag
-from metric_oracle.base.errors import InputError, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import check_unique
@@ -41,22 +41,21 @@ CHANCE_SEED = 0  # of reports drawn at random
 TestReports: TypeAlias = Annotated[
     Given,
     Doc(
-        "Test reports: in any form that [`reports`][metric_oracle.reports] takes, which attaches the sources that "
-        "the metrics read. By default their section is that of the index; another section is an error."
+        "Test reports, with the sources that the metrics read, in any form that [`reports`][metric_oracle.reports] "
+        "takes. By default their section is that of the index; another section is an error."
     ),
 ]
 ModelReports: TypeAlias = Annotated[
     Mapping[str, Any] | None,
     Doc(
-        "Reports that models wrote for the test reports, by name: each in any form that "
-        "[`reports`][metric_oracle.reports] takes, which attaches their sources, as files. Each model is a row of "
-        "the table."
+        "Reports that models wrote for the test reports, by name, with their sources as files: each in any form that "
+        "[`reports`][metric_oracle.reports] takes. Each model is a row of the table."
     ),
     Flag(metavar="[NAME=]FILE"),
 ]
 
 
-OF_STUDY = Nouns("test reports", "model {shown}", is_of_index=True, may_have_more=True)
+OF_STUDY = Nouns("test reports", "model {shown}", is_of_index=True, may_have_more=True, has_inner=True)
 
 
 def index_of(model: AttachedReports) -> Index | None:
@@ -104,11 +103,14 @@ class StudyInputs:
         return {name: scorable_rows(self.index, METRICS[name]) for name in self.metrics}
 
     def most_frequent_row(self) -> int:
-        """Return the corpus row of the most frequent report of those that every metric can score."""
+        """Return the corpus row of the most frequent report of those that every metric can score.
+
+        Raise InputError if there is none.
+        """
         common = reduce(np.intersect1d, self.scorable.values())
         if not len(common):
             raise InputError(
-                "the index has no report that every metric can score.", f"Name fewer metrics with {option('metrics')}."
+                "the index has no report that every metric can score.", "Name fewer metrics with `metrics`."
             )
         return most_frequent_row(self.index, common)
 

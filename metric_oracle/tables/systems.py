@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metric_oracle.base.errors import InputError, as_called, if_taken, option, shown
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.findings.corpus_bleu import counts_in
 from metric_oracle.findings.results import Results, Scores, read_results, read_scores
 from metric_oracle.judges.judge import judge_entry
@@ -94,8 +94,7 @@ def _read_answers(path: Path, error: InputError) -> Results | Expectation:
         except InputError:
             continue
     if path.is_file():
-        goes = f" A table with columns of its own, such as published names, goes with {option('foreign', 'NAME=FILE')}."
-        error.step += if_taken("foreign", goes)
+        error.step += " A table with columns of its own, such as published names, goes with `mo.read_foreign`."
     raise error
 
 
@@ -207,7 +206,7 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
             raise InputError(
                 f"the file of {shown(name)} is not a file of scores; its kind is "
                 f"{shown(system.signature.get('kind'))}.",
-                f"Write one with {as_called('score')}.",
+                "Write one with `mo.score`.",
             )
         lacking = [
             column
@@ -217,7 +216,7 @@ def common_metrics(scores: Mapping[str, Scores], oracles: Mapping[str, str]) -> 
         if lacking:
             raise InputError(
                 f"the file of {shown(name)} has no column, or several, for {', '.join(lacking)}.",
-                f"Write the file again with {as_called('score')}.",
+                "Write the file again with `mo.score`.",
             )
     metrics_of = {name: list(system.signature["metrics"]) for name, system in scores.items()}
     common = [
@@ -285,7 +284,7 @@ def _check_studies(one: tuple[str, Scores], other: tuple[str, Scores]) -> None:
     raise InputError(
         f"{shown(a)} has scores of {len(ids_of_a):,} studies and {shown(b)} of {len(ids_of_b):,}: "
         f"{n_common:,} in both, {counted[0]}, {counted[1]}.",
-        f"Write the references of the {n_common:,} to a file, and score both against it with {option('inner', True)}."
+        f"Write the references of the {n_common:,} to a file, and score both against it with `inner=True`."
         if n_common
         else "Check that both have the ids of the same studies.",
     )

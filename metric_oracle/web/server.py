@@ -32,7 +32,7 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from metric_oracle.base.errors import InputError, MetricOracleError, option
+from metric_oracle.base.errors import InputError, MetricOracleError
 from metric_oracle.web.render import STATIC, page
 
 HOST = "127.0.0.1"
@@ -238,7 +238,7 @@ def listen(port: int) -> socket.socket:
         "port",
         "must be free, from 1024 to 65535",
         port,
-        f"Stop what uses it, or name another with {option('port', 'N')}.",
+        "Stop what uses it, or name another with `port=N`.",
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 import metric_oracle as mo
-from metric_oracle.base.errors import InputError, in_terms_of_caller
+from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.predictions import as_predictions, read_predictions
 from metric_oracle.corpora.read import Read
@@ -249,7 +249,7 @@ def test_ids_of_texts():
     [
         (
             lambda: Reports.from_texts([SECRET], ["a", "b"]),
-            r"^there are 1 texts and 2 ids",
+            r"^Reports\.from_texts: there are 1 texts and 2 ids",
         ),
         (lambda: Reports.from_texts([SECRET] * 2, ["a", "a"]), "an id occurs more than once in ids: 'a'"),
         (lambda: mo.Reports.from_texts([SECRET], section="history"), "section must be one of impression, fi"),
@@ -312,9 +312,7 @@ def test_unknown_options_are_type_errors_of_the_public_function(reports):
         mo.reports(reports, sectoin="findings")
     with pytest.raises(TypeError, match=r"^Read: there is no argument 'sectoin'\. Did you mean 'section'\?$"):
         mo.reports(reports, mo.Read(sectoin="findings"))
-    match = (
-        r"^reports: there is no argument 'section'\. Write mo\.reports\(\.\.\., read=mo\.Read\(section=\.\.\.\)\)\.$"
-    )
+    match = r"^reports: there is no argument 'section'\. Write `mo\.reports\(\.\.\., mo\.Read\(section=\.\.\.\)\)`\.$"
     with pytest.raises(TypeError, match=match):
         mo.reports(reports, section="findings")
 
@@ -431,9 +429,10 @@ def test_sections_of_two_sides():
     impression, both = ("impression", "column"), ("findings+impression", "headers")
     for one, other in ((impression, impression), (impression, (None, "")), ((None, ""), impression)):
         assert check_sections(one, other) is None
-    assert in_terms_of_caller(check_sections((None, ""), both)) == (
+    assert check_sections((None, ""), both) == (
         "the predictions hold findings and impression under their names, and the section of the references is not "
-        "known: both are compared. Pass --section findings or --section impression to compare one"
+        "known: both are compared. Pass `mo.reports(..., mo.Read(section='findings'))` or "
+        "`mo.reports(..., mo.Read(section='impression'))` to compare one"
     )
     assert check_sections(both, (None, "")).startswith("the references hold findings and impression under their names")
     match = (
@@ -442,13 +441,16 @@ def test_sections_of_two_sides():
     )
     with pytest.raises(InputError, match=match):
         check_sections(impression, both, step="Wait")
-    with pytest.raises(InputError, match=r"^test reports and index must .* Pass --section findings\.$"):
+    with pytest.raises(
+        InputError,
+        match=r"^test reports and index must .* Pass `mo\.reports\(\.\.\., mo\.Read\(section='findings'\)\)`\.$",
+    ):
         check_sections(impression, ("findings", "caller"), ("test reports", "index"))
     warning = check_sections(impression, ("findings+impression", "paper"))
-    assert in_terms_of_caller(warning) == (
+    assert warning == (
         "the references are of section impression, but Yu et al. (2023) compare such predictions with "
-        "findings+impression: pass --section findings+impression, or say "
-        "by --section by oracle reports NAME FILE what the model writes"
+        "findings+impression: pass `mo.reports(..., mo.Read(section='findings+impression'))`, or say by "
+        "`mo.reports(predictions, mo.Read(section='impression'))` what the model writes"
     )
 
 

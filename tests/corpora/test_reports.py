@@ -236,7 +236,7 @@ def test_chexpert_plus_takes_the_first_image_of_a_study(tmp_path):
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.json", "a.jsonl", "a.zip"])
 def test_a_pipe_is_refused_at_once(tmp_path, name):
     os.mkfifo(tmp_path / name)
-    match = rf"^{tmp_path / name} is a pipe or device\. Write it to a file"
+    match = rf"^read_reports: {tmp_path / name} is a pipe or device\. Write it to a file"
     with pytest.raises(InputError, match=match):
         read_reports(tmp_path / name)
     with pytest.raises(InputError, match=r"a\..* is a pipe or device\. Write it"):
@@ -366,12 +366,18 @@ def test_folder_without_reports_is_refused(tmp_path):
 def test_columns_make_no_sense_for_report_files(tmp_path):
     path = make_zip(tmp_path)
     for name in ("id_column", "text_column", "encoding", "separator"):
-        with pytest.raises(InputError, match=rf"^{name} must be left out for report files; got a value for .*\.zip\."):
+        with pytest.raises(
+            InputError, match=rf"^read_reports: {name} must be left out for report files; got a value for .*\.zip\."
+        ):
             read_reports(path, mo.Read(**{name: "report"}))
 
 
 def test_yu2023_has_no_findings(tmp_path):
-    with pytest.raises(InputError, match=r'section must be "impression" for profile yu2023; .*--profile mit'):
+    match = (
+        r'section must be "impression" for profile yu2023; .*\. Use '
+        r"`mo\.reports\(\.\.\., mo\.Read\(profile='mit'\)\)`\.$"
+    )
+    with pytest.raises(InputError, match=match):
         read_reports(make_zip(tmp_path), mo.Read(section="findings"))
 
 
@@ -392,7 +398,7 @@ def good(folder):
     [
         ({"section": "history"}, r"section must be one of impression, findings, findings\+impression; got 'history'"),
         ({"profile": "ifcc"}, "profile must be one of yu2023, mit; got 'ifcc'"),
-        ({"split_file": "x.csv"}, r"split_file needs a split\. Name the rows"),
+        ({"split_file": "x.csv"}, r"`split_file` needs `split`\. Name the rows"),
         ({"split": "test", "split_file": "absent.csv"}, "there is no file absent.csv"),
         ({"id_column": "nr"}, "has no column 'nr'.*Columns: 'id', 'report'"),
         ({"text_column": "txt"}, "has no column 'txt'"),
@@ -450,14 +456,14 @@ def test_absent_file_is_never_text(tmp_path):
         (
             "a.csv",
             "nr,report\n1,A.\n",
-            r".*a\.csv has no column with a usual id name\. Pass --id-column NAME, or say it once: "
-            r"oracle reports NAME .*a\.csv --id-column NAME; columns",
+            r".*a\.csv has no column with a usual id name\. Pass "
+            r"`mo\.reports\(\.\.\., mo\.Read\(id_column=NAME\)\)`; columns",
         ),
         (
             "a.csv",
             "nr,words\n1,A.\n",
-            r".*a\.csv has .*\. Pass --id-column NAME and --text-column NAME, or say it once: "
-            r"oracle reports NAME .*a\.csv --id-column NAME --text-column NAME; columns",
+            r".*a\.csv has .*\. Pass "
+            r"`mo\.reports\(\.\.\., mo\.Read\(id_column=NAME, text_column=NAME\)\)`; columns",
         ),
         (
             "a.csv",
@@ -501,7 +507,10 @@ def test_a_column_of_reports_is_no_column_of_ids(tmp_path):
     path = write(
         tmp_path, "a.csv", "nr,impression\n1,No acute cardiopulmonary process.\n2,There is no effusion today.\n"
     )
-    match = r"there are sentences in place of ids in 'impression' in .*a\.csv\. Give the ids\.$"
+    match = (
+        r"there are sentences in place of ids in 'impression' in .*a\.csv\. Give the ids, or name "
+        r"another column of ids\.$"
+    )
     with pytest.raises(InputError, match=match):
         mo.read_reports(path, mo.Read(id_column="impression", text_column="impression"))
     path = write(tmp_path, "b.csv", "nr,impression\nCase of 1 May,No edema.\nThe case of 2 May,Clear.\n")

@@ -95,6 +95,6 @@ def test_damage_is_one_line(tmp_path, monkeypatch):
     assert len(next(stream_reports(tmp_path / "long.csv", 2)).texts[0]) == 200_000
     monkeypatch.setattr(streams, "LONGEST", 100_000)
     csv.field_size_limit(100_000)
-    refused(tmp_path / "long.csv", r"^.*long\.csv has a row that cannot be parsed after row")
+    refused(tmp_path / "long.csv", r"^.*long\.csv has a row that cannot be parsed: row")
     (tmp_path / "torn.jsonl").write_text('{"study_id": "a", "report": "x"}\n\n{"study_id"\n')
     refused(tmp_path / "torn.jsonl", r"^.*torn\.jsonl \(from line 3\) has no JSON object in line 1\. Each")

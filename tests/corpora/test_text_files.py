@@ -40,8 +40,12 @@ def both(path, **options):
 
 def refused(path, match, **options):
     """Check that a file is refused with the same words whole and piece by piece."""
-    for read in (lambda: read_reports(path, Read(**options)), lambda: [*stream_reports(path, 2, Read(**options))]):
-        with pytest.raises(InputError, match=rf"^{match}") as caught:
+    ways = {
+        "read_reports: ": lambda: read_reports(path, Read(**options)),
+        "": lambda: [*stream_reports(path, 2, Read(**options))],
+    }
+    for name, read in ways.items():
+        with pytest.raises(InputError, match=rf"^{name}{match}") as caught:
             read()
         assert SECRET.split()[0] not in str(caught.value)
 
@@ -81,8 +85,8 @@ def test_lines_in_another_encoding_are_named(tmp_path):
     rule = r".*a\.csv has UTF-8 in "
     refused(
         path,
-        rule + r"2 of its lines and another encoding in line 3\. Repair the file, "
-        r"or name the encoding of all lines: --encoding NAME for tables of reports\.$",
+        rule + r"2 of its lines and another encoding in line 3\. Repair the file; "
+        r"`mo\.reports\(\.\.\., mo\.Read\(encoding=NAME\)\)` can name the encoding of a table of reports\.$",
     )
     assert both(path, encoding="cp1252").texts[0] == "GrÃ¶ÃŸe normal."  # as it was asked for
     many = "\n".join(["study_id,report", *(f"{place},Größe" for place in range(1_500))])
@@ -133,9 +137,9 @@ def test_an_encoding_that_the_file_does_not_have(tmp_path):
     refused(path, controls, encoding="latin-1")
     path.write_bytes(table().encode("utf-8-sig"))
     path.write_text(table())
-    refused(path, r".*a\.csv is in UTF-8, not in cp1252\. Leave --encoding out\.", encoding="windows-1252")
+    refused(path, r".*a\.csv is in UTF-8, not in cp1252\. Leave `encoding` out\.", encoding="windows-1252")
     path.write_bytes(table().encode("utf-8-sig"))
-    mark = r".*a\.csv has the byte-order mark of utf-8, not of cp1252\. Leave --encoding out\."
+    mark = r".*a\.csv has the byte-order mark of utf-8, not of cp1252\. Leave `encoding` out\."
     refused(path, mark, encoding="cp1252")
     path.write_bytes(b"\xef\xbb\xbf" + table().encode("cp1252"))
     refused(path, r".*a\.csv is not in utf-8-sig: it has bytes that utf-8-sig does not\. Save")
@@ -167,10 +171,10 @@ def test_a_separator_that_the_header_does_not_tell(tmp_path):
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.parquet", "a.xlsx"])
 def test_options_of_text_are_for_text(tmp_path, name):
     (tmp_path / name).write_text("{}")
-    with pytest.raises(InputError, match=r"^separator must be left out for .* files; got a value for "):
+    with pytest.raises(InputError, match=r"^read_reports: separator must be left out for .* files; got a value for "):
         read_reports(tmp_path / name, mo.Read(separator=";"))
     if "json" not in name:
-        with pytest.raises(InputError, match=r"^encoding, separator must be left out for .* files;"):
+        with pytest.raises(InputError, match=r"^read_reports: encoding, separator must be left out for .* files;"):
             read_reports(tmp_path / name, mo.Read(separator=";", encoding="utf-8"))
     (tmp_path / "a.txt").write_text("Clear.\n")
     with pytest.raises(InputError, match=r"separator must be left out for text with one report per line; got ';' for "):

@@ -152,9 +152,11 @@ def test_columns_of_the_references_count_for_the_predictions(tmp_path):
         assert mo.score(given, predictions, "rouge-l").mean() == {"rouge-l": 1.0}
     own = mo.reports(same, mo.Read(text_column="other"))
     assert mo.score(given, own, "rouge-l").mean()["rouge-l"] < 1
-    with pytest.raises(
-        InputError, match=r"r\.csv has no .* predictions; candidates are 'typed', 'other'\. Say how it is read: mo"
-    ):
+    match = (
+        r"r\.csv has no .* predictions; candidates are 'typed', 'other'\. Say how it is read: "
+        r"`mo\.reports\('.*r\.csv', mo\.Read\(id_column='nr', text_column='typed'\)\)`; columns"
+    )
+    with pytest.raises(InputError, match=match):
         mo.score(given, refs, "rouge-l")
     with pytest.raises(InputError, match=r"r\.csv has no column .* usual id name, and .*s\.csv has no .* predictions"):
         mo.score(refs, same, "rouge-l")

@@ -280,7 +280,9 @@ def test_npz_with_two_members_of_one_name(tmp_path, ids_file):
 
 def test_npz_with_several_arrays(tmp_path):
     np.savez(tmp_path / "e.npz", ids=np.array(IDS), a=VALUES, b=VALUES)
-    with pytest.raises(InputError, match="must hold ids and one array of vectors; got 2 arrays"):
+    with pytest.raises(
+        InputError, match="must hold one array of vectors, and ids under the name ids; got 2 arrays beside ids"
+    ):
         read_embeddings(tmp_path / "e.npz")
 
 

@@ -843,14 +843,14 @@ def test_no_module_of_a_model_is_imported(copy, tmp_path):
 
 @pytest.mark.parametrize("layer", [-1, 4])
 def test_layers_beyond_the_model(bert, layer):
-    message = f"layer must be from 0 to 3 (layers of this encoder); got {layer} for {bert}. Change --layer."
+    message = f"layer must be from 0 to 3 (layers of this encoder); got {layer} for {bert}. Change `layer`."
     check_error(InputError, message, bert, layer)
 
 
 def test_no_layer(bert):
     message = (
         "layer must be given for an encoder other than distilroberta-base, distilbert/distilroberta-base; got "
-        f"none for {bert}. Add --layer N."
+        f"none for {bert}. Add `mo.reports(..., layer=N)`."
     )
     check_error(InputError, message, bert, None)
 

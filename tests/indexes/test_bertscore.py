@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.base.errors import BackendError, IndexFormatError, InputError, in_terms_of_caller
+from metric_oracle.base.errors import BackendError, IndexFormatError, InputError
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.encoders.token_states import encode, write_states
 from metric_oracle.indexes import bertscore
@@ -235,7 +235,7 @@ def test_killed_build_resumes_to_the_same_bytes(built, tmp_path, in_parts, part)
     with pytest.raises(Killed):
         build(corpus(progress=killed_at(part)), tmp_path / "I")
     assert (tmp_path / "I.building/encoding/states.raw").is_file()
-    with pytest.raises(IndexFormatError, match=r"^index must be finished; got"):
+    with pytest.raises(IndexFormatError, match=r"^open_index: index must be finished; got"):
         open_index(tmp_path / "I.building")
     inputs = corpus(progress=lambda _, done, total: steps.append(done))
     same_files(build(inputs, tmp_path / "I"), built)
@@ -336,7 +336,7 @@ def test_states_cut_short(built, tmp_path):
     path = folder / "bertscore/states.arrow"
     content = path.read_bytes()
     path.write_bytes(content[:-7])
-    match = rf"^bertscore/states\.arrow must have {len(content)} bytes; got {len(content) - 7} in "
+    match = rf"^open_index: bertscore/states\.arrow must have {len(content)} bytes; got {len(content) - 7} in "
     with pytest.raises(IndexFormatError, match=match) as error:
         open_index(folder)
     assert "\n" not in str(error.value)
@@ -370,7 +370,7 @@ def test_encoder_elsewhere_and_another_one(built):
     hashes = [opened(index).description["encoder"]["sha256"][:12], "[0-9a-f]{12}"]
     match = (
         rf"^retrieve: encoder must be the one of the index, fake, sha256 {hashes[0]}; got other, sha256 {hashes[1]}\. "
-        r"Pass --encoder FOLDER with it, or build another index\.$"
+        r"Pass `mo\.reports\(\.\.\., encoder=FOLDER\)` with it, or build another index\.$"
     )
     fails(BackendError, match, index, "heart", encoder="other")
 
@@ -385,9 +385,9 @@ def test_queries_without_words(built):
 
 def test_settings_of_a_metric_that_takes_none(tmp_path):
     index = build_index(Reports(["a", "b"], ["heart", "lungs"], "test"), tmp_path / "I", metrics=["bleu"])
-    match = r"^retrieve: idf must be left out for metric 'bleu-2'; got a value\. Leave out --idf\.$"
+    match = r"^retrieve: idf must be left out for metric 'bleu-2'; got a value\. Leave out `idf`\.$"
     fails(InputError, match, index, "heart", metric="bleu", idf="off")
-    match = r"^retrieve: idf, rescale must be left out for metric 'bleu-2'; got a value\. Leave out --idf, --rescale\.$"
+    match = r"^retrieve: idf, rescale must be left out for metric 'bleu-2'; got a value\. Leave out `idf`, `rescale`\.$"
     fails(InputError, match, index, "heart", metric="bleu", idf="corpus", rescale=False)
 
 
@@ -486,7 +486,7 @@ def test_idf_that_is_none(built, tmp_path):
 
 def test_idf_that_leaves_a_query_without_weight(built, tmp_path):
     rule = "retrieve: idf must give each query a token with a weight above 0; got"
-    step = r"Pass more queries, or --idf corpus\.$"
+    step = r"Pass more queries, or `mo\.SearchOptions\(idf='corpus'\)`\.$"
     fails(InputError, rf"^{rule} 1 without \('q0'\)\. {step}", built, "heart", idf="tests")
     path = tmp_path / "idf.csv"
     path.write_text("token_id,idf\n" + "".join(f"{i},0\n" for i in range(97)))
@@ -535,7 +535,7 @@ def test_rescaled(built, tmp_path):
 def test_rescaling_without_a_baseline(built):
     match = (
         r"^retrieve: rescale must be left out where the encoder has no baseline; got True for fake\. Leave it out, or "
-        r"build the index with --rescale-table FILE\.$"
+        r"build the index with `mo\.reports\(\.\.\., rescale_table=FILE\)`\.$"
     )
     fails(InputError, match, built, "heart", rescale=True)
     assert (
@@ -569,10 +569,13 @@ def test_a_note_where_bfloat16_is_slow(monkeypatch, has):
     assert load_encoder("fake", tell=notes.append).encoder.dtype == "float32"
     assert notes == []
     assert load_encoder("fake", bf16=True, tell=notes.append).encoder.dtype == "bfloat16"
-    assert [in_terms_of_caller(note) for note in notes] == [
-        "this processor has no bfloat16 instructions, so the encoder runs several times slower than in float32. "
-        "Leave out --bf16 unless scores must equal those of another index that was built with it."
-    ][has:]
+    assert (
+        notes
+        == [
+            "this processor has no bfloat16 instructions, so the encoder runs several times slower than in float32. "
+            "Leave out `bf16` unless scores must equal those of another index that was built with it."
+        ][has:]
+    )
 
 
 def test_storage_that_is_none():
@@ -584,13 +587,14 @@ def test_storage_that_is_none():
 def test_encoding_is_asked_for(tmp_path):
     match = (
         r"^token states must be given for metric 'bertscore:recall'; got none\. "
-        r"Add --encoder NAME\|FOLDER\.$"
+        r"Add `mo\.reports\(\.\.\., encoder=NAME\|FOLDER\)`\.$"
     )
     with pytest.raises(InputError, match=match):
         index_module.build_index(Reports(["a"], ["b"]), tmp_path / "I", metrics=["bertscore:recall"])
     assert not os.listdir(tmp_path)
     index = index_module.build_index(Reports(["a"], ["b"]), tmp_path / "I")
-    with pytest.raises(InputError, match=r"Build an index with metrics=bertscore and encoder=NAME\|FOLDER\.$"):
+    match = r"Build an index with `metrics='bertscore'` and `mo\.reports\(\.\.\., encoder=NAME\|FOLDER\)`\.$"
+    with pytest.raises(InputError, match=match):
         index.representation(get_metric("bertscore"))
 
 

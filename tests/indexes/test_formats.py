@@ -55,7 +55,7 @@ def check(folder):
     assert all(set(get_metric(metric).representations) & ADDED for metric in lacking)
     for metric in lacking:  # refused: what it was made of before gave other scores
         del expected[metric]
-        match = rf"^retrieve: metric must be one of .*; got '{metric}'\. Build an index with --metrics {metric}\.$"
+        match = rf"^retrieve: metric must be one of .*; got '{metric}'\. Build an index with `metrics='{metric}'`\.$"
         with pytest.raises(InputError, match=match):
             retrieve(index, ["No effusion."], metric)
     found = answers(folder, expected)

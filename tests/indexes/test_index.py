@@ -19,7 +19,8 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base import checksum, job
-from metric_oracle.base.errors import BackendError, DamagedIndexError, IndexFormatError, InputError, called
+from metric_oracle.base.errors import BackendError, DamagedIndexError, IndexFormatError, InputError
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes import features, manifest
@@ -351,8 +352,8 @@ def test_damaged_files_are_named(copied, name):
     path = copied / name
     whole = path.read_bytes()
     cases = [
-        (whole[:-1], f"{name} must have {len(whole)} bytes; got {len(whole) - 1} in "),
-        (b"", f"{name} must have {len(whole)} bytes; got 0 in "),
+        (whole[:-1], f"open_index: {name} must have {len(whole)} bytes; got {len(whole) - 1} in "),
+        (b"", f"open_index: {name} must have {len(whole)} bytes; got 0 in "),
         (
             whole[:100] + bytes([whole[100] ^ 1]) + whole[101:],
             f"{name} in {copied} does not have its checksum in manifest.json: the file was altered.",
@@ -364,7 +365,7 @@ def test_damaged_files_are_named(copied, name):
         with pytest.raises(IndexFormatError, match="^" + re.escape(text)):
             use_all(open_index(copied))
     path.unlink()
-    with pytest.raises(IndexFormatError, match=rf"^{name} must be in the index; got no such file in"):
+    with pytest.raises(IndexFormatError, match=rf"^open_index: {name} must be in the index; got no such file in"):
         open_index(copied)
 
 
@@ -383,11 +384,11 @@ def test_metric_that_the_index_lacks(inputs, tmp_path):
     index = index_module.build_index(inputs, tmp_path / "I", metrics=["rouge-l"])
     match = (
         r"^metric must be one of rouge-l, .*jaccard:4 \(what .*I holds\); got 'radgraph'\. "
-        r"Build an index with metrics=radgraph and radgraph=GRAPHS.json\.$"
+        r"Build an index with `metrics='radgraph'` and `mo\.reports\(\.\.\., radgraph=GRAPHS\.json\)`\.$"
     )
     with pytest.raises(InputError, match=match):
         index.representation(get_metric("radgraph"))
-    with pytest.raises(InputError, match=r"got 'bleu-2'\. Build an index with metrics=bleu-2\.$"):
+    with pytest.raises(InputError, match=r"got 'bleu-2'\. Build an index with `metrics='bleu-2'`\.$"):
         index.representation(get_metric("bleu"))
 
 
@@ -521,9 +522,9 @@ def test_no_reports(tmp_path):
 @pytest.mark.parametrize(
     ("metric", "what", "option"),
     [
-        ("radgraph:rg_e", "graphs", "--radgraph GRAPHS.json"),
-        ("chexbert", "embeddings", "--chexbert FILE"),
-        ("chexbert:labels", "labels", "--chexbert-labels FILE --uncertain positive|negative|blank"),
+        ("radgraph:rg_e", "graphs", "`mo.reports(..., radgraph=GRAPHS.json)`"),
+        ("chexbert", "embeddings", "`mo.reports(..., chexbert=FILE)`"),
+        ("chexbert:labels", "labels", "`mo.reports(..., chexbert_labels=FILE, uncertain=positive|negative|blank)`"),
     ],
 )
 def test_metric_without_its_inputs(tmp_path, metric, what, option):
@@ -589,7 +590,7 @@ def test_ids_on_one_side_only(corpus):
 
 
 def test_ids_of_embeddings_that_are_not_given(corpus):
-    match = r"^chexbert must be given with --chexbert-ids; got None\. Add the embeddings of .*train.csv\.$"
+    match = r"^chexbert must be given with `chexbert_ids`; got None\. Add the embeddings of .*train.csv\.$"
     with pytest.raises(InputError, match=match):
         attach_sources(Reports(["1"], ["a"]), chexbert_ids=corpus["train"])
 
@@ -674,14 +675,20 @@ def test_lists_and_arrow_make_equal_indexes(inputs, tmp_path):
     assert of_arrow.content == of_lists.content
 
 
+@public
+def built_of(folder, **columns):
+    """Return an index of reports of `Strings`, which the package itself makes of files."""
+    return index_module.build_index(Reports(**columns, is_loaded=True), folder)
+
+
 @pytest.mark.parametrize("name", ["ids", "texts"])
 def test_missing_strings(tmp_path, name):
     import pyarrow as pa
 
     given = {"ids": Strings(["a", "b"]), "texts": Strings(["c", "d"]), name: Strings(pa.array(["x", None]))}
-    match = rf"^build_index: {name} must be strings; got 1 missing\. Leave these reports out\.$"
-    with pytest.raises(InputError, match=match), called("build_index"):  # as the package itself passes `Strings`
-        index_module.build_index(Reports(**given, is_loaded=True), tmp_path / "I")
+    match = rf"^built_of: {name} must be strings; got 1 missing\. Leave these reports out\.$"
+    with pytest.raises(InputError, match=match):
+        built_of(tmp_path / "I", **given)
     assert not (tmp_path / "I").exists()
 
 
@@ -938,7 +945,7 @@ def test_sigkill_after_a_part(corpus, tmp_path):
     for part, process in processes.items():
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-        with pytest.raises(IndexFormatError, match=r"^index must be finished; got"):
+        with pytest.raises(IndexFormatError, match=r"^open_index: index must be finished; got"):
             open_index(tmp_path / f"{part}.building")
         index, named = resume(corpus, tmp_path / part)
         assert index.fingerprint == wanted

@@ -83,8 +83,12 @@ def test_another_model_is_refused(index, models):
 
 def test_a_missing_model_is_one_line(tmp_path):
     archive, checkpoint = tmp_path / "radgraph.tar.gz", tmp_path / "chexbert.pth"
-    match = rf"^reports: archive must be an existing \.tar\.gz file or folder; got {archive}\. Check the name\.$"
+    match = (
+        rf"^AttachedReports\.load: archive must be an existing \.tar\.gz file or folder; got {archive}\. "
+        r"Check the name\.$"
+    )
     with pytest.raises(InputError, match=match):
         mo.reports(TEXTS, radgraph=archive).load()
-    with pytest.raises(InputError, match=rf"^reports: there is no file {checkpoint}\. Check the name\.$"):
+    match = rf"^AttachedReports\.load: there is no file {checkpoint}\. Check the name\.$"
+    with pytest.raises(InputError, match=match):
         mo.reports(TEXTS, chexbert=checkpoint).load()

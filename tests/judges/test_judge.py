@@ -153,8 +153,8 @@ def test_files_have_the_scores_of_pairs(tmp_path):
     assert {name: values.tolist() for name, values in found.components.items()} == {"errors": [2, 1, 0, 1]}
     line = (
         rf"^files of the judge words must have a score for each pair; got none for 2 of 3, such as pair {ids[1]}\. "
-        r"Have the others judged, and add their file: oracle pool with the judge as metric writes those of a pool, "
-        r"--pairs FILE those of a study\.$"
+        r"Have the others judged, and add their file: `mo\.pool` with the judge as metric writes those of a pool, "
+        r"`mo\.study_pairs` those of a study\.$"
     )
     with pytest.raises(InputError, match=line):
         score(files=files[0], name="words")
@@ -163,7 +163,7 @@ def test_files_have_the_scores_of_pairs(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "line"),
     [
-        ([["7", 1]], r"^pair must be an id of 64 digits, as oracle pool writes it; got another in row 1 of .*p\.csv\."),
+        ([["7", 1]], r"^pair must be an id of 64 digits, as `mo\.pool` writes it; got another in row 1 of .*p\.csv\."),
         (
             [["a" * 64, "0,5"]],
             r"^column 'score' must hold numbers .*; got a decimal comma in row 1 of .*p\.csv\. Write",

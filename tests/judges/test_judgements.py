@@ -217,7 +217,7 @@ def test_a_write_that_is_cut_short_costs_its_own_answer(tmp_path):
 
 def test_a_folder_of_something_else(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    line = r"was not left by an earlier run with a judge: it holds notes\.txt\. Move it, or name another --keep\.$"
+    line = r"was not left by an earlier run with a judge: it holds notes\.txt\. Move it, or name another `keep`\.$"
     with pytest.raises(InputError, match=line):
         keep(tmp_path, {})
     assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -163,10 +163,16 @@ def test_labels_that_do_not_fit(tmp_path, fails):
     with pytest.raises(InputError, match=match):
         retrieve(index, mo.reports(reports(3), srr_labels=other).load(), "srr-bert")
     other.write_text("study_id,Edema (Present)\nr0,1\nr1,-1\nr2,\n")
-    match = r"^reports: SRR labels must be 1, 0 or empty; got -1 in 1 of 1 columns of .*\. Write a column of 1"
+    match = (
+        r"^AttachedReports\.load: SRR labels must be 1, 0 or empty; got -1 in 1 of 1 columns of .*\. "
+        r"Write a column of 1"
+    )
     with pytest.raises(InputError, match=match):
         mo.reports(reports(3), srr_labels=other).load()
-    match = r"^reports: SRR labels must be a table with a column for each label; got the list in memory\. Pass one"
+    match = (
+        r"^AttachedReports\.load: SRR labels must be a table with a column for each label; got the list "
+        r"in memory\. Pass one"
+    )
     with pytest.raises(InputError, match=match):
         mo.reports(reports(3), srr_labels=[1, 2, 3]).load()
     (tmp_path / "r.csv").write_text("study_id,report\nr0,a b\n")

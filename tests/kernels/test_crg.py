@@ -229,7 +229,7 @@ def test_counts_of_other_types():
 def test_counts_for_another_metric(tmp_path):
     index = index_of(np.ones((1, 14), np.uint8), tmp_path)
     match = (
-        r"^retrieve: prevalence must be left out for metric 'chexbert:labels'; got a value\. Leave out --prevalence\.$"
+        r"^retrieve: prevalence must be left out for metric 'chexbert:labels'; got a value\. Leave out `prevalence`\.$"
     )
     with pytest.raises(InputError, match=match):
         retrieve(

@@ -112,7 +112,10 @@ def test_uncertain_labels_count_as_said(tmp_path):
             again.settings
             == mo.reports(reports(2), labels=table, uncertain=uncertain).load().attached["label_table"].settings
         )
-    match = r"^reports: uncertain must be positive, negative or blank where labels are uncertain \(-1\); got None\."
+    match = (
+        r"^AttachedReports\.load: uncertain must be positive, negative or blank where labels are "
+        r"uncertain \(-1\); got None\."
+    )
     with pytest.raises(InputError, match=match):
         mo.reports(reports(2), labels=table).load()
     match = r"^retrieve: schema must be '3 labels, sha256 \w+, uncertain blank' as in the index; got '3 labels, sha256 "
@@ -121,9 +124,8 @@ def test_uncertain_labels_count_as_said(tmp_path):
     other = write(tmp_path / "o.csv", [["r0", 1, 1], ["r1", 0, 1]], ("study_id", "a", "x"))
     with pytest.raises(InputError, match=r"^retrieve: schema must be '3 labels, .*; got '2 labels, "):
         mo.retrieve(index, mo.reports(reports(2), labels=other), "labels:f1")
-    with pytest.raises(
-        InputError, match=r"^\w+: labels must be a table with a column for each label; got the list in mem"
-    ):
+    match = r"^AttachedReports\.load: labels must be a table with a column for each label; got the list in mem"
+    with pytest.raises(InputError, match=match):
         mo.reports(reports(2), labels=[1, 2]).load()
 
 
@@ -144,6 +146,6 @@ def test_labels_from_the_command_line(tmp_path, oracle, named):
 @pytest.mark.parametrize("n", [1, 3])
 def test_labels_without_ids_are_as_many_as_the_reports(n):
     labels = np.ones((n, 14), np.uint8)
-    match = rf"^reports: labels without ids must be as many as the reports, 2; got {n} in "
+    match = rf"^AttachedReports\.load: labels without ids must be as many as the reports, 2; got {n} in "
     with pytest.raises(InputError, match=match):
         mo.reports(["a", "b"], chexbert_labels=labels, uncertain="blank").load()

@@ -38,7 +38,7 @@ from metric_oracle.records import Metric
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.retrieval.plan import plan, retrieve
 from metric_oracle.retrieval.search import search_index
 from metric_oracle.sources.attaching import attach_sources
 from metric_oracle.sources.token_states import load_encoder
@@ -210,9 +210,11 @@ def answers(
     **settings: object,
 ) -> list[list]:
     """Return one list of (row, score, n_ties, fallback) a query; the answer's other columns are checked on the way."""
-    table = retrieve(
-        index, queries, metric, k=k, backend=backend, threads=threads, options=mo.SearchOptions(**settings)
-    ).table
+    options = mo.SearchOptions(k=k, backend=backend, threads=threads, **settings)
+    if isinstance(metric, Metric):  # a private type, which `retrieve` refuses
+        table = plan(index, metric, options).search(queries).table
+    else:
+        table = retrieve(index, queries, metric, options=options).table
     assert table["query_id"].to_pylist() == [i for i in queries.ids for _ in range(k)]
     assert table["rank"].to_pylist() == list(range(1, k + 1)) * len(queries.ids)
     assert table["candidate_id"].to_pylist() == [f"train{row}" for row in table["row"].to_pylist()]

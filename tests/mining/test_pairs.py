@@ -151,10 +151,10 @@ def test_the_command_writes_and_reports(mined, oracle, tmp_path):
         ({"positives": "zz.parquet"}, "positives must be an existing file"),
         ({"index": None}, "index must be given for files without texts"),
         ({"negatives": "other"}, "positives, negatives and index must be of one index; they are of several"),
-        ({"positives": "foreign"}, "positives must be a file that mo.mine wrote; got .* another file or damaged"),
-        ({"positives": "altered"}, "positives must be a file that mo.mine wrote; got .* altered"),
-        ({"positives": "cut"}, "positives must be a file that mo.mine wrote; got .* altered"),
-        ({"positives": "damaged"}, "positives must be a file that mo.mine wrote; got .*damaged"),
+        ({"positives": "foreign"}, "positives must be a file that `mo.mine` wrote; got .* another file or damaged"),
+        ({"positives": "altered"}, "positives must be a file that `mo.mine` wrote; got .* altered"),
+        ({"positives": "cut"}, "positives must be a file that `mo.mine` wrote; got .* altered"),
+        ({"positives": "damaged"}, "positives must be a file that `mo.mine` wrote; got .*damaged"),
     ],
 )
 def test_wrong_arguments(mined, given, line, tmp_path, monkeypatch):

@@ -249,13 +249,13 @@ def test_parts_are_joined_to_the_file_of_one_run(index, positives, oracle, tmp_p
     for wrong, line in (
         (parts[:2], r"parts must be all of 1/3 to 3/3, each once; got 1/3, 3/3\. Mine the others, too\."),
         ([*parts, parts[0]], "parts must be all of 1/3 to 3/3, each once"),
-        ([whole.path], r"parts must be of one search by mo\.mine; got files that differ in part"),
+        ([whole.path], r"parts must be of one search by `mo\.mine`; got files that differ in part"),
         ([], "parts must be at least one file; got none"),
     ):
         with pytest.raises(mo.MetricOracleError, match=line):
             mo.merge_mined(wrong, tmp_path / "x.parquet")
     other = mo.mine(index, "rouge-l", tmp_path / "o.parquet", options=mo.SearchOptions(**{**given, "k": 2}, part="1/3"))
-    with pytest.raises(mo.MetricOracleError, match=r"parts must be of one search by mo\.mine; got files that differ"):
+    with pytest.raises(mo.MetricOracleError, match=r"parts must be of one search by `mo\.mine`; got files that differ"):
         mo.merge_mined([other.path, *parts[1:]], tmp_path / "x.parquet")
     wanted = "merge: parts must be of one search by oracle mine; got files that differ"
     assert_refused(oracle("merge", other.path, *parts[1:], "--out", tmp_path / "x.parquet"), wanted)

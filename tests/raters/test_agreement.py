@@ -109,7 +109,7 @@ def test_some_raters_again_in_another_order(rated, tmp_path, some):
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ([ratings(JUDGES[:, :1])], r"ratings must be of at least 2 raters; got 1\. Add raters, or --repeated\."),
+        ([ratings(JUDGES[:, :1])], r"ratings must be of at least 2 raters; got 1\. Add raters, or `repeated`\."),
         (
             [ratings(JUDGES[:2]), ratings(JUDGES)],
             r"repeated must be pairs of the ratings; got .*\. Give",

@@ -306,7 +306,7 @@ def test_picture(aligned, rated, tmp_path):
 
 def test_picture_without_matplotlib(aligned, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    match = r'^a plot needs the Python package matplotlib, .* pip install "matplotlib>=\S+"$'
+    match = r'^Alignment\.write: a plot needs the Python package matplotlib, .* pip install "matplotlib>=\S+"$'
     with pytest.raises(BackendError, match=match):
         aligned.write(tmp_path / "p.png")
 
@@ -343,7 +343,7 @@ def test_scores_that_are_missing(tmp_path, missing):
     match = (
         r"^align: scores must be a finite number for every pair; got none in column 'x' of .*s\.csv for 1 of "
         r"\d+ pairs, first 'p2'\."
-        r" Complete the column, or name the columns to use with --metric\.$"
+        r" Complete the column, or name the columns to use with `metrics`\.$"
     )
     with pytest.raises(InputError, match=match):
         small(tmp_path, [0, 1, 2, 3], [1, 2, missing, 3])
@@ -384,13 +384,13 @@ def test_columns_that_do_not_fit(rated, tmp_path):
 
 def test_directions_are_known_or_given_and_never_guessed(rated, tmp_path):
     match = (
-        r"^align: direction must be given for columns whose names do not tell it; got none for 'poor'\. Add "
-        r"--direction poor=higher or poor=lower, or choose columns with --metric\.$"
+        r"^align: directions must be given for columns whose names do not tell it; got none for 'poor'\. Add "
+        r"`directions=\{'poor': 'higher'\}`, or 'lower', or choose columns with `metrics`\.$"
     )
     with pytest.raises(InputError, match=match):
         align(rated.long, rated.scores)
     match = (
-        r"^align: direction must be NAME=higher or NAME=lower, of columns of the scores \('bleu', 'poor', .*\); got "
+        r"^align: directions must be higher or lower for columns of the scores \('bleu', 'poor', .*\); got "
         r"{}\. Correct it\.$"
     )
     with pytest.raises(InputError, match=match.format("'CREPE'=lower")):
@@ -398,7 +398,7 @@ def test_directions_are_known_or_given_and_never_guessed(rated, tmp_path):
     with pytest.raises(InputError, match=match.format("'poor'=down")):
         align(rated.long, rated.scores, directions={"poor": "down"})
     match = (
-        r"^align: direction must be left out for columns .* their name; got 'bleu'=lower, of which higher is better\. "
+        r"^align: directions must be left out for columns .* their name; got 'bleu'=lower, of which higher is better\. "
     )
     with pytest.raises(InputError, match=match):
         align(rated.long, rated.scores, directions={**POOR, "bleu": "lower"})
@@ -462,7 +462,7 @@ def test_options(rated):
     ratings = read_ratings(rated.long)
     assert isinstance(ratings, Ratings)
     with pytest.raises(
-        InputError, match=r"^align: samples must be left out with Ratings; got both\. Give them to read_rat"
+        InputError, match=r"^align: samples must be left out with Ratings; got both\. Give them to `mo\.read_rat"
     ):
         align(ratings, rated.scores, samples=rated.samples)
 

@@ -236,7 +236,7 @@ def test_picture(found, tmp_path):
 
 def test_picture_without_matplotlib(found, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(BackendError, match=r"^a plot needs the Python package matplotlib, "):
+    with pytest.raises(BackendError, match=r"^FailureModes\.write: a plot needs the Python package matplotlib, "):
         found.write(tmp_path / "p.png")
 
 
@@ -253,7 +253,7 @@ def test_errors(rated, tmp_path):
             InputError, match=r"^failure_modes: rate must be a number between 0 and 1; got .*\. Yu et al\. take 0\.01"
         ):
             mo.failure_modes(rated.long, rate=rate)
-    match = r"^failure_modes: categories must be among '1', .*, '6'; got '7'\. Correct --category\.$"
+    match = r"^failure_modes: categories must be among '1', .*, '6'; got '7'\. Correct `categories`\.$"
     with pytest.raises(InputError, match=match):
         failure_modes(rated.long, categories=["1", "7"])
     with pytest.raises(InputError, match=match.replace("'7'", "none")):

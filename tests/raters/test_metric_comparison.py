@@ -373,7 +373,8 @@ def test_tables(found):
     assert "Signature: compare-metrics\\|bleu+poor+RadCliQ-v1+crepe\\|ReXVal:" in text
     assert found.summary() == "bleu, poor, RadCliQ-v1, crepe on ReXVal (200 pairs), ReXVal* (189 pairs)"
     assert all(found.view(view.name) is view for view in found.views)
-    with pytest.raises(InputError, match=r"^name must be one of ReXVal, ReXVal\*; got 'Other'\. Choose a rated set\.$"):
+    match = r"^MetricComparison\.view: name must be one of ReXVal, ReXVal\*; got 'Other'\. Choose a rated set\.$"
+    with pytest.raises(InputError, match=match):
         found.view("Other")
 
 
@@ -389,9 +390,7 @@ def test_one_command(oracle, rated, refisco, tmp_path):
         "--resamples", 100,
     )  # fmt: skip
     assert (code, printed) == (2, "")
-    assert err.startswith(
-        "error: compare-metrics: --direction must be NAME=higher or NAME=lower, of columns of the sco"
-    )
+    assert err.startswith("error: compare-metrics: --direction must be higher or lower for columns of the scores")
     given = [
         "compare-metrics", f"ReXVal={rated.long}", f"ReFiSco={refisco[0]}", "--scores", f"ReXVal={rated.scores}",
         "--scores", f"ReFiSco={refisco[1]}", "--samples", f"ReXVal={rated.samples}", "--resamples", 100,
@@ -417,10 +416,10 @@ def test_one_command(oracle, rated, refisco, tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"sets": {}}, r"sets must be at least one rated set; got none\. Give NAME=RATINGS\.$"),
+        ({"sets": {}}, r"sets must be at least one rated set; got none\. Give one as `sets=\{NAME: RATINGS\}`\.$"),
         ({"resamples": 5}, r"resamples must be an int from 100 to 1000000; got 5\."),
         ({"seed": -1}, r"seed must be an int of at least 0; got -1\."),
-        ({"directions": {}}, r"direction must be given for columns whose names do not tell it; got none for 'poor'\."),
+        ({"directions": {}}, r"directions must be given for columns whose names do not tell it; got none for 'poor'\."),
         ({"paired": [("bleu", "x")]}, r"paired must name two metrics of 'bleu', .*; got 'bleu' and 'x'\."),
         (
             {"metrics": ["green"]},

@@ -7,6 +7,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import BackendError
+from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.kernels.rouge_l import cpu
 from metric_oracle.retrieval import kernels
@@ -21,11 +22,17 @@ def index(tmp_path_factory):
     return mo.build_index(reports, tmp_path_factory.mktemp("backends") / "I", metrics=["rouge-l", "bleu"])
 
 
+@public
+def searched(index, queries, metric, **options):
+    """Return the answers of a search with an undeclared backend: within a public function nothing is checked."""
+    return retrieve(index, queries, metric, **options)
+
+
 @pytest.fixture
 def abacus(monkeypatch):
     """Add a backend that searches as the CPU's does; return its class.
 
-    Its name is not declared in `choices.Backend`, so that it is given to the function below the public door.
+    Its name is not declared in `option_types.Backend`, so that it is given to `searched`.
     """
     module = ModuleType("metric_oracle.kernels.rouge_l.abacus")
 
@@ -49,20 +56,20 @@ def abacus(monkeypatch):
 
 def test_a_backend_is_one_module_and_a_name(index, abacus):
     asked = ["no acute edema", "effusion"]
-    fast, made_up = (retrieve(index, asked, "rouge-l", k=4, backend=b) for b in ("cpu", "abacus"))
+    fast, made_up = (searched(index, asked, "rouge-l", k=4, backend=b) for b in ("cpu", "abacus"))
     assert made_up.table.equals(fast.table)
     assert made_up.signature["backend"] == "abacus"
     assert abacus.seen == [2]
 
 
 def test_a_metric_without_it(index, abacus):
-    match = r'^retrieve: backend "abacus" is not usable: bleu-2 has no abacus kernels\. Use "cpu", or "auto"\.$'
+    match = r'^searched: backend "abacus" is not usable: bleu-2 has no abacus kernels\. Use "cpu", or "auto"\.$'
     with pytest.raises(BackendError, match=match):
-        retrieve(index, ["edema"], "bleu", backend="abacus")
+        searched(index, ["edema"], "bleu", backend="abacus")
 
 
 def test_what_it_lacks_is_said(index, abacus, monkeypatch):
     monkeypatch.setattr(abacus, "broken", "two beads are missing")
-    match = r'^retrieve: backend "abacus" is not usable: two beads are missing\. Use "cpu", or "auto"\.$'
+    match = r'^searched: backend "abacus" is not usable: two beads are missing\. Use "cpu", or "auto"\.$'
     with pytest.raises(BackendError, match=match):
-        retrieve(index, ["edema"], "rouge-l", backend="abacus")
+        searched(index, ["edema"], "rouge-l", backend="abacus")

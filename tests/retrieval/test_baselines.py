@@ -234,7 +234,7 @@ def test_expectations_are_written(world, tmp_path, ending):
     assert signature == found.signature
     assert signature["baseline"] == "expectation"
     assert signature["index"] == world[0].fingerprint
-    with pytest.raises(InputError, match=r"^results must be a file that retrieve wrote"):
+    with pytest.raises(InputError, match=r"^read_results: results must be a file that `mo\.retrieve` wrote"):
         read_results(path)
 
 

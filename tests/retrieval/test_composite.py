@@ -286,8 +286,8 @@ def test_files_of_another_kind(tmp_path, raw):
     path = tmp_path / "w.json"
     path.write_bytes(raw)
     match = (
-        rf"^weights must be a JSON file that oracle fit-composite writes, of format '{FORMAT}'; got another file, "
-        rf"{re.escape(str(path))}\. Fit one with oracle fit-composite\.$"
+        rf"^weights must be a JSON file that `mo\.fit_composite` writes, of format '{FORMAT}'; got another file, "
+        rf"{re.escape(str(path))}\. Fit one with `mo\.fit_composite`\.$"
     )
     with pytest.raises(InputError, match=match):
         read_weights(path)
@@ -319,14 +319,14 @@ def test_another_direction(tmp_path):
 def test_terms_of_another_kind(tmp_path, changes):
     match = (
         r"^weights must have terms with a mean, a scale and a weight each, and an intercept, all numbers; "
-        r"got a file without them\. Fit them again with oracle fit-composite\.$"
+        r"got a file without them\. Fit them again with `mo\.fit_composite`\.$"
     )
     with pytest.raises(InputError, match=match):
         read_weights(write(tmp_path, **changes))
 
 
 def test_a_name_that_cannot_be_printed(tmp_path):
-    with pytest.raises(InputError, match=r"^weights must be a JSON file that oracle fit-composite writes, of format"):
+    with pytest.raises(InputError, match=r"^weights must be a JSON file that `mo\.fit_composite` writes, of format"):
         read_weights(write(tmp_path, name="\ud800"))
 
 
@@ -354,8 +354,8 @@ def test_parts_that_the_index_lacks(corpus, tmp_path):
     index = build_index(corpus["train"], tmp_path / "I", metrics=["bleu"])
     match = (
         r"^retrieve: metric must be one of bleu-1, .* \(what .* holds\); got 'composite'\. Build an index with "
-        r"--metrics bertscore,chexbert:labels,rouge-l and --encoder NAME\|FOLDER and --chexbert-labels FILE "
-        r"--uncertain positive\|negative\|blank\.$"
+        r"`metrics='bertscore,chexbert:labels,rouge-l'` and `mo\.reports\(\.\.\., encoder=NAME\|FOLDER\)` and "
+        r"`mo\.reports\(\.\.\., chexbert_labels=FILE, uncertain=positive\|negative\|blank\)`\.$"
     )
     with pytest.raises(InputError, match=match):
         retrieve(index, corpus["test"], "composite", options=SearchOptions(weights=write(tmp_path)))
@@ -371,7 +371,7 @@ def test_queries_without_a_part(index, corpus, tmp_path):
 def test_settings_of_a_part_that_is_not_there(index, queries, tmp_path):
     terms = {name: term for name, term in TERMS.items() if name != "bertscore"}
     with pytest.raises(
-        InputError, match=r"^retrieve: idf must be left out for metric 'composite'; got a value\. Leave out --idf"
+        InputError, match=r"^retrieve: idf must be left out for metric 'composite'; got a value\. Leave out `idf`"
     ):
         retrieve(index, queries, "composite", options=SearchOptions(weights=write(tmp_path, terms=terms), idf="tests"))
 

@@ -159,7 +159,7 @@ def test_an_intercept_that_cannot_be(intercept):
 
 def test_a_composite_without_weights():
     match = (
-        r"^weights must be given for metric 'composite'; got none\. Pass the file that oracle fit-composite wrote; "
+        r"^weights must be given for metric 'composite'; got none\. Pass the file that `mo\.fit_composite` wrote; "
         r"an index is built for the metrics of its terms\.$"
     )
     with pytest.raises(InputError, match=match):

@@ -249,11 +249,12 @@ def test_conditions_are_checked_before_the_queries_are_read(index):
         ("rouge-l>=high", "where must be METRIC"),
         ("rouge-l>=nan", "where must be METRIC"),
         ("rouge-l=1", "where must be METRIC"),
-        ("no-such>1", "metric must be one of those that oracle metrics lists; got 'no-such'"),
+        ("no-such>1", "metric must be one of those that `mo.list_metrics` lists; got 'no-such'"),
         ("radcliq<1", "where must have no composite, nor must the metric of the search; got 'radcliq'"),
         (
             "radgraph>=0.4",
-            r"metric must be one of .*; got 'radgraph'\. Build an index with metrics=radgraph and radgraph=GRAPHS.json",
+            r"metric must be one of .*; got 'radgraph'\. Build an index with `metrics='radgraph'` and "
+            r"`mo\.reports\(\.\.\., radgraph=GRAPHS.json\)`",
         ),
     ):
         with pytest.raises(InputError, match=match):
@@ -265,7 +266,7 @@ def test_conditions_are_checked_before_the_queries_are_read(index):
             "bleu-1+radcliq",
             "metric must have no composite in a sum; got 'radcliq'. Use the metrics that the composite sums",
         ),
-        ("bleu-1+", "metric must be one of those that oracle metrics lists; got ''"),
+        ("bleu-1+", "metric must be one of those that `mo.list_metrics` lists; got ''"),
     ):
         with pytest.raises(InputError, match=match):
             plan(index, metric)

@@ -276,8 +276,11 @@ def test_texts_alone_touch_no_folder(monkeypatch):
 
 
 WRONG = {
-    "no folder": ("nowhere", "index must be a folder with manifest.json; got nowhere. Build one with mo.build_index."),
-    "empty folder": (".", r"index must be a folder with manifest.json; got \.. Build one with mo.build_index."),
+    "no folder": (
+        "nowhere",
+        "index must be a folder with manifest.json; got nowhere. Build one with `mo.build_index`.",
+    ),
+    "empty folder": (".", r"index must be a folder with manifest.json; got \.. Build one with `mo.build_index`."),
     "unfinished": (
         Path("I.building"),
         "index must be finished; got I.building, whose build is running or was stopped.",
@@ -321,7 +324,7 @@ def test_what_an_index_lacks_is_named():
         mo.retrieve(held, TESTS, "radgraph")
     with pytest.raises(mo.MetricOracleError, match=r"^retrieve: graphs must be given for metric 'radgraph'; got none"):
         mo.retrieve(CORPUS, TESTS, "radgraph")
-    with pytest.raises(mo.MetricOracleError, match=r"^build_index: out must be given with shard_rows; got None"):
+    with pytest.raises(mo.MetricOracleError, match=r"^build_index: out must be given with `shard_rows`; got None"):
         mo.build_index(CORPUS, shard_rows=3)
     with pytest.raises(mo.MetricOracleError, match=r"^retrieve: .* of sections? "):
         mo.retrieve(

@@ -265,5 +265,5 @@ def test_options_of_a_sample_need_a_judge(world):
         (name,) = option
         with pytest.raises(InputError, match=rf"{name} must be left out without a judge"):
             mo.expectation(index, tests, "bleu", **option)
-    with pytest.raises(InputError, match=r"metric must be a single one; got 2. Run the command once for each metric"):
+    with pytest.raises(InputError, match=r"metric must be a single one; got 2. Ask for one at a time"):
         mo.expectation(index, tests, ["bleu", "rouge-l"])

@@ -339,7 +339,7 @@ def test_the_command_with_a_judge(oracle, named, tmp_path, index, command):
         ("random:0", r"pool random must be an int from 1 to 60 \(reports of the corpus\); got 0\."),
         ("bleu:3,random:61", r"pool random must be an int from 1 to 60 \(reports of the corpus\); got 61\."),
         ("bleu:3,rouge-l:99", r"pool must be all, or an int from 1 to 60 \(reports that rouge-l can score\); got 99\."),
-        ("bleu:3,nothing:4", r"a metric of pool must be one of those that mo\.list_metrics lists; got 'nothing'"),
+        ("bleu:3,nothing:4", r"a metric of `pool` must be one of those that `mo\.list_metrics` lists; got 'nothing'"),
         ("bleu:1,rouge-l:1", r"k must be an int from 1 to 1 \(reports of the pool\); got 2\."),
     ],
 )

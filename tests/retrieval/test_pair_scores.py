@@ -395,7 +395,10 @@ def test_files_of_one_side(corpus):
     for name, option in (("radgraph", "graphs"), ("chexbert", "embeddings"), ("chexbert_labels", "labels")):
         given = mo.reports(references, **{name: "x.json"})
         for sides, lacking in (((given, references), "predictions"), ((references, given), "references")):
-            match = f"^score: {option} must be given for both sides; got none for the {lacking}. Add --"
+            match = (
+                f"^score: {option} must be given for both sides; got none for the {lacking}. "
+                rf"Add `mo\.reports\(\.\.\., {name}="
+            )
             with pytest.raises(InputError, match=match):
                 score(*sides)
 
@@ -405,19 +408,28 @@ def test_files_of_one_side(corpus):
     [
         (
             "radgraph",
-            r"graphs of both sides must be given for metric 'radgraph'; got none. Add --radgraph GRAPHS.json, for each",
+            r"graphs of both sides must be given for metric 'radgraph'; got none. "
+            r"Add `mo\.reports\(\.\.\., radgraph=GRAPHS.json\)`, for each",
         ),
         (
             "chexbert",
-            r"embeddings of both sides must be given for metric 'chexbert'; got none. Add --chexbert FILE, for each",
+            r"embeddings of both sides must be given for metric 'chexbert'; got none. "
+            r"Add `mo\.reports\(\.\.\., chexbert=FILE\)`, for each",
         ),
         (
             "chexbert:labels",
-            r"labels of both sides must be .* 'chexbert:labels'; got none. Add --chexbert-labels FILE --uncertain "
-            r"positive\|negative\|blank, for each side\.$",
+            r"labels of both sides must be .* 'chexbert:labels'; got none. "
+            r"Add `mo\.reports\(\.\.\., chexbert_labels=FILE, uncertain=positive\|negative\|blank\)`, for each side\.$",
         ),
-        ("bertscore", r"token states of both sides must be given for metric 'bertscore'; got none. Add --encoder NAME"),
-        ("radcliq", r"graphs of both sides must be given for metric 'radcliq'; got none. Add --radgraph"),
+        (
+            "bertscore",
+            r"token states of both sides must be given for metric 'bertscore'; got none. "
+            r"Add `mo\.reports\(\.\.\., encoder=NAME",
+        ),
+        (
+            "radcliq",
+            r"graphs of both sides must be given for metric 'radcliq'; got none. Add `mo\.reports\(\.\.\., radgraph=",
+        ),
         ("blue", r"metric must be one of .*; got 'blue'. Did you mean 'bleu'"),
     ],
 )
@@ -432,7 +444,7 @@ def test_ids_on_one_side():
     match = (
         r"^score: 7 references and 6 predictions must have the same ids; got 3 without a prediction \('5', '6', '7'\) "
         r"and 1 with a missing prediction \('4'\) and 2 without a reference \('x', 'y'\) and 1 with a missing or empty "
-        r"reference \('8'\)\. Complete them, or pass --inner to score the ids that have both\.$"
+        r"reference \('8'\)\. Complete them, or pass `inner=True` to score the ids that have both\.$"
     )
     noted = (
         "^(references: made up; 1 empty, left out; 1 tokenless, left out|predictions: made up; 2 missing, left out)$"
@@ -455,7 +467,8 @@ def test_no_id_in_common():
     match = (
         r"^score: references and predictions must share at least half of the ids of the side with fewer; "
         r"got none in common, such as '1' and 'x'\. "
-        r"Pass --id-column NAME and --id-column NAME by oracle reports NAME FILE\.$"
+        r"Name the column of the ids: `mo\.reports\(\.\.\., mo\.Read\(id_column=NAME\)\)` for the references, or "
+        r"`mo\.reports\(predictions, mo\.Read\(id_column=NAME\)\)` for the predictions\.$"
     )
     for inner in (False, True):
         with pytest.raises(InputError, match=match):
@@ -501,7 +514,8 @@ def test_arguments_of_rows(index, queries, rows):
 
 
 def test_encoder_options_need_an_encoder():
-    with pytest.raises(InputError, match=r"^reports: encoder must be given with layer; got None\. Add encoder=NAME"):
+    match = r"^reports: encoder must be given with `layer`; got None\. Add `mo\.reports\(\.\.\., encoder=NAME"
+    with pytest.raises(InputError, match=match):
         score(mo.reports(reports(["a"]), layer=3), reports(["a"]))
 
 

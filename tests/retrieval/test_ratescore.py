@@ -164,7 +164,7 @@ def test_of_equal_vectors_the_first_counts():
     ],
 )
 def test_entities_that_cannot_be(given, line):
-    with pytest.raises(InputError, match=f"^reports: {line}"):
+    with pytest.raises(InputError, match=rf"^AttachedReports\.load: {line}"):
         mo.reports({"r0": "text"}, entities=given).load()
 
 

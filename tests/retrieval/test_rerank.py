@@ -260,16 +260,16 @@ def test_the_interval_is_exact(hits, n):
         ({"pool": "bleu:3", "k": True}, "SearchOptions: k must be an int of at least 1; got True."),
         (
             {"pool": "all", "audit": 2, "k": 1},
-            "audit must be left out where the pool is the whole corpus; got 2. Leave out --audit.",
+            "audit must be left out where the pool is the whole corpus; got 2. Leave out `audit`.",
         ),
         ({"pool": "bleu:3", "audit": 5, "k": 1}, "audit must be an int from 0 to 4 (test reports); got 5."),
         (
             {"pool": "bleu", "recall": 0.5, "k": 1},
-            "recall must be given with --audit and without the size of a pool; got no ",
+            "recall must be given with `audit` and without the size of a pool; got no ",
         ),
         (
             {"pool": "bleu:3", "audit": 2, "recall": 0.5, "k": 1},
-            "recall must be given with --audit and without the size of a pool; got ",
+            "recall must be given with `audit` and without the size of a pool; got ",
         ),
     ],
 )
@@ -285,7 +285,8 @@ def test_what_does_not_go_together(index, queries, given, line):
 def test_a_pool_is_not_restricted(index, queries, pool, name, value):
     """The audit scores the whole corpus, and the signature of a pool has no restriction."""
     options = mo.SearchOptions(**{name: value})
-    with pytest.raises(InputError, match=f"^rerank: {name} must be left out for a pool; got a value. Leave out {name}"):
+    match = f"^rerank: {name} must be left out for a pool; got a value. Leave out `{name}`"
+    with pytest.raises(InputError, match=match):
         mo.rerank(index, queries, "crepe", crepe="none", pool=pool, options=options)
 
 
@@ -424,14 +425,18 @@ def test_without_a_judge(oracle, tmp_path, index, words, line):
         (
             [],
             {},
-            r"^rerank: metric must be one judge or crepe; got 'none'\. Search for the best under a metric with mo\.",
+            r"^rerank: metric must be one judge or crepe; got 'none'\. Search for the best under a metric with `mo\.",
         ),
         (
             JUDGE,
             {"crepe": "none"},
-            r"^rerank: crepe must be left out for the judge worth; got a value\. Leave out crepe",
+            r"^rerank: crepe must be left out for the judge worth; got a value\. Leave out `crepe`",
         ),
-        (JUDGE, {"keep": "K"}, r"^rerank: keep must be left out for the judge worth; got a value\. Leave out keep\.$"),
+        (
+            JUDGE,
+            {"keep": "K"},
+            r"^rerank: keep must be left out for the judge worth; got a value\. Leave out `keep`\.$",
+        ),
     ],
 )
 def test_one_judge_is_asked(index, metric, more, line):

@@ -118,19 +118,25 @@ def test_scores_keep_every_bit(results, tmp_path, ending):
 
 @pytest.mark.parametrize("name", ["r", "r.txt", "r.json", "r.csv.gz", ".csv"])
 def test_unknown_ending(results, tmp_path, name):
-    with pytest.raises(InputError, match=r"^out must end with .parquet, .csv or .jsonl; got .*\. Name one of th"):
+    with pytest.raises(
+        InputError, match=r"^Results\.write: out must end with .parquet, .csv or .jsonl; got .*\. Name one of th"
+    ):
         results.write(tmp_path / name)
     assert not os.listdir(tmp_path)
 
 
 def test_missing_folder(results, tmp_path):
-    with pytest.raises(InputError, match=r"^out must be in an existing folder; got .*no/r.csv\. Make the folder"):
+    with pytest.raises(
+        InputError, match=r"^Results\.write: out must be in an existing folder; got .*no/r.csv\. Make the folder"
+    ):
         results.write(tmp_path / "no/r.csv")
 
 
 def test_folder_in_the_way(results, tmp_path):
     (tmp_path / "r.csv").mkdir()
-    with pytest.raises(InputError, match=r"^out must be a file; got the folder .*r.csv\. Name a file in it\.$"):
+    with pytest.raises(
+        InputError, match=r"^Results\.write: out must be a file; got the folder .*r.csv\. Name a file in it\.$"
+    ):
         results.write(tmp_path / "r.csv")
 
 
@@ -180,7 +186,8 @@ def test_out_in_an_index(results, tmp_path, monkeypatch, shard_rows):
     below = next(path for path in before if path.is_dir())
     for path in (index / "r.csv", tmp_path / "link/r.csv", Path("r.csv"), below / "r.parquet"):
         with pytest.raises(
-            InputError, match=rf"^out must be outside of an index; got {path}, which is in the index /.*I"
+            InputError,
+            match=rf"^Results\.write: out must be outside of an index; got {path}, which is in the index /.*I",
         ):
             results.write(path)
     assert sorted(index.rglob("*")) == before
@@ -198,7 +205,9 @@ def test_out_that_is_no_regular_file(results, tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     before = sorted(os.listdir(tmp_path))
     for name in ("link", "dangling", "beside", "pipe"):
-        match = r"^out must be a new name or a regular file; got .*, a link, pipe or device\. Name another"
+        match = (
+            r"^Results\.write: out must be a new name or a regular file; got .*, a link, pipe or device\. Name another"
+        )
         with pytest.raises(InputError, match=match):
             results.write(tmp_path / f"{name}.csv")
     assert sorted(os.listdir(tmp_path)) == before
@@ -278,8 +287,8 @@ def test_a_table_beside_the_signature_of_another_is_named(results, tmp_path):
     results.write(path)
     path.write_bytes(path.read_bytes().replace(b"1.0", b"0.9", 1))
     match = (
-        rf"^results must be the table that its signature was written for; got {path}, altered or of another "
-        r"time than r\.csv\.signature\.json\. Write it again\.$"
+        rf"^read_results: results must be the table that its signature was written for; got {path}, altered or of "
+        r"another time than r\.csv\.signature\.json\. Write it again\.$"
     )
     with pytest.raises(InputError, match=match):
         read_results(path)
@@ -329,7 +338,9 @@ def test_an_altered_parquet_file_is_refused(results, tmp_path, name):
         place = table.column_names.index(name)
         table = table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
     parquet.write_table(table, path, write_page_checksum=True)
-    match = rf"^results must be as retrieve wrote it; got {path}, which was altered\. Write it again\.$"
+    match = (
+        rf"^read_results: results must be as `mo\.retrieve` wrote it; got {path}, which was altered\. Write it again\.$"
+    )
     with pytest.raises(InputError, match=match):
         read_results(path)
 
@@ -347,7 +358,8 @@ def test_a_score_that_appears_or_disappears_is_noticed(tmp_path, before, after):
     assert read_scores(path).table["rouge-l"].to_pylist() == [1.0, before]
     kept = parquet.read_schema(path)
     parquet.write_table(holding(after).cast(kept), path, write_page_checksum=True)
-    with pytest.raises(InputError, match=rf"^scores must be as score wrote it; got {path}, which was altered\. "):
+    match = rf"^read_scores: scores must be as `mo\.score` wrote it; got {path}, which was altered\. "
+    with pytest.raises(InputError, match=match):
         read_scores(path)
 
 
@@ -386,7 +398,10 @@ def test_a_field_of_another_type_is_named(results, tmp_path, field, value):
     record = {**json.loads(beside.read_text()), field: value}
     del record["signature_sha256"]
     beside.write_text(json.dumps(record))
-    match = rf"^results must be a file that retrieve wrote, .*; got .*, in whose signature '{field}' has another type"
+    match = (
+        r"^read_results: results must be a file that `mo\.retrieve` wrote, .*; got .*, in whose signature "
+        rf"'{field}' has another type"
+    )
     with pytest.raises(InputError, match=match):
         read_results(path)
     beside.write_text(json.dumps({**record, field: None}))
@@ -482,7 +497,7 @@ def test_full_disk_leaves_the_old_file(results, tmp_path, ending):
                 said = str(error)
         if not said:
             break
-        assert said == f"{path} cannot be written (No space left on device). Name another file."
+        assert said == f"Results.write: {path} cannot be written (No space left on device). Name another file."
         assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
     assert n > 1
     assert read_results(path).signature["k"] == 9
@@ -499,14 +514,17 @@ def test_a_file_of_the_user_beside_is_left_alone(results, tmp_path):
 
 def test_absent_file(tmp_path):
     for path in (tmp_path / "r.csv", tmp_path):
-        match = rf"^results must be an existing file; got (the folder )?{path}\. Write one with oracle retrieve\.$"
+        match = (
+            rf"^read_results: results must be an existing file; got (the folder )?{path}\. "
+            r"Write one with `mo\.retrieve`\.$"
+        )
         with pytest.raises(InputError, match=match):
             read_results(path)
 
 
 FOREIGN = (
-    r"^results must be a file that retrieve wrote, with its signature; got .*, which is another file or "
-    r"damaged\. Write it again with oracle retrieve\.$"
+    r"^read_results: results must be a file that `mo\.retrieve` wrote, with its signature; got .*, which is another "
+    r"file or damaged\. Write it again with `mo\.retrieve`\.$"
 )
 
 
@@ -531,7 +549,7 @@ def test_file_without_signature(results, tmp_path, ending):
     else:
         results.write(path)
         (tmp_path / f"r{ending}.signature.json").unlink()
-    match = rf"^results must be a file .*; got .* without r{ending}\.signature\.json\. Copy both, or "
+    match = rf"^read_results: results must be a file .*; got .* without r{ending}\.signature\.json\. Copy both, or "
     with pytest.raises(InputError, match=FOREIGN if ending == ".parquet" else match):
         read_results(path)
 
@@ -599,7 +617,10 @@ def test_unreadable_file_is_not_called_foreign(results, open_folder, request):
         (open_folder / f"r{ending}").chmod(0)
     request.getfixturevalue("unprivileged")
     for ending in ENDINGS:
-        with pytest.raises(PermissionError):
+        match = (
+            rf"^read_results: files and folders must be open to this user, .*; got .*r{ending} \(Permission denied\)\."
+        )
+        with pytest.raises(InputError, match=match):
             read_results(open_folder / f"r{ending}")
 
 
@@ -640,9 +661,11 @@ def test_published_names_are_for_csv(scores, tmp_path):
     names = path.read_text("utf-8").split("\n", 1)[0].replace('"', "").split(",")
     assert names[:3] == ["study_id", "report", "bleu_score"]
     assert set(names[3:]) == {n for n in scores.table.column_names if n not in ("query_id", "prediction", "bleu-2")}
-    with pytest.raises(InputError, match=r"^out must end with \.csv; got .*s\.jsonl\. Name such a file\.$"):
+    with pytest.raises(
+        InputError, match=r"^Scores\.write: out must end with \.csv; got .*s\.jsonl\. Name such a file\.$"
+    ):
         scores.write(tmp_path / "s.jsonl", published_names=True)
-    with pytest.raises(InputError, match=r"^scores must be a file that score wrote, with its sig"):
+    with pytest.raises(InputError, match=r"^read_scores: scores must be a file that `mo\.score` wrote, with its sig"):
         read_scores(path)
 
 
@@ -653,8 +676,11 @@ def test_files_that_hold_no_scores(results, scores, tmp_path, ending, monkeypatc
     assert read_scores(tmp_path / f"missing{ending}").table["bleu-2"].null_count == missing.num_rows
     monkeypatch.setattr("metric_oracle.findings.writing.without_nan", lambda table: table)  # as others write
     path = tmp_path / f"s{ending}"
-    foreign = r"^scores must be a file that score wrote, with its signature; got .*, which is another "
-    with pytest.raises(InputError, match=r"^scores must be an existing file; got .*\. Write one with oracle score\."):
+    foreign = (
+        r"^read_scores: scores must be a file that `mo\.score` wrote, with its signature; got .*, which is another "
+    )
+    absent = r"^read_scores: scores must be an existing file; got .*\. Write one with `mo\.score`\."
+    with pytest.raises(InputError, match=absent):
         read_scores(path)
     results.write(path)
     with pytest.raises(InputError, match=foreign):
@@ -680,13 +706,13 @@ def test_files_that_hold_no_scores(results, scores, tmp_path, ending, monkeypatc
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_scores_that_cannot_be_written(scores, tmp_path, ending):
     for path, match in (
-        (tmp_path / "s.txt", r"^out must end with .parquet, .csv or .jsonl; got"),
-        (tmp_path / f"no/s{ending}", r"^out must be in an existing folder; got"),
+        (tmp_path / "s.txt", r"^Scores\.write: out must end with .parquet, .csv or .jsonl; got"),
+        (tmp_path / f"no/s{ending}", r"^Scores\.write: out must be in an existing folder; got"),
     ):
         with pytest.raises(InputError, match=match):
             scores.write(path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space")))
-        with pytest.raises(InputError, match=r"^.* cannot be written \(No space\)\. Name another"):
+        with pytest.raises(InputError, match=r"^Scores\.write: .* cannot be written \(No space\)\. Name another"):
             scores.write(tmp_path / f"s{ending}")
     assert not os.listdir(tmp_path)

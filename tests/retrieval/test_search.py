@@ -287,11 +287,23 @@ def test_fallback_where_the_first_row_of_every_text_has_no_graph(corpus, tmp_pat
 # Refusals
 
 
-@pytest.mark.parametrize("k", [0, -1, 121, 10**30, True, 1.0, "1"])
-def test_k(index, queries, k):
-    rule = r"^retrieve: k must be an int from 1 to 120 \(reports that bleu-2 can score\)"
-    match = rf"{rule}; got {k!r}\. Choose another number\.$"
-    with pytest.raises(InputError, match=match):
+CALL = r"The call is retrieve\(index, queries, metric, \.\.\.\)"
+
+
+@pytest.mark.parametrize(
+    ("k", "rule", "got", "step"),
+    [
+        *(
+            (k, r"an int from 1 to 120 \(reports that bleu-2 can score\)", k, "Choose another number")
+            for k in (0, -1, 121, 10**30)
+        ),
+        (True, "an int", "True", "Choose another number"),
+        (1.0, "an int or None", r"1\.0", CALL),
+        ("1", "an int or None", "a str", CALL),
+    ],
+)
+def test_k(index, queries, k, rule, got, step):
+    with pytest.raises(InputError, match=rf"^retrieve: k must be {rule}; got {got}\. {step}\.$"):
         retrieve(index, queries, "bleu", k=k)
 
 
@@ -324,7 +336,7 @@ def test_more_threads_than_any_machine_has(index, queries):
 def test_unknown_metric(index, queries, metric, hint):
     with pytest.raises(
         InputError,
-        match=rf"^retrieve: metric must be one of those that oracle metrics lists; got '{metric}'\. {hint}$",
+        match=rf"^retrieve: metric must be one of those that `mo\.list_metrics` lists; got '{metric}'\. {hint}$",
     ):
         retrieve(index, queries, metric)
 
@@ -379,9 +391,14 @@ def test_queries_that_are_no_texts(index, value):
 
 
 NEEDS = [
-    ("radgraph", "radgraph", "a graph", "--radgraph GRAPHS.json"),
-    ("chexbert", "chexbert", "an embedding", "--chexbert FILE"),
-    ("chexbert:labels", "labels", "labels", "--chexbert-labels FILE --uncertain positive|negative|blank"),
+    ("radgraph", "radgraph", "a graph", "`mo.reports(..., radgraph=GRAPHS.json)`"),
+    ("chexbert", "chexbert", "an embedding", "`mo.reports(..., chexbert=FILE)`"),
+    (
+        "chexbert:labels",
+        "labels",
+        "labels",
+        "`mo.reports(..., chexbert_labels=FILE, uncertain=positive|negative|blank)`",
+    ),
 ]
 
 

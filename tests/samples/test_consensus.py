@@ -273,7 +273,9 @@ def test_misuse_is_one_line(options, match):
 def test_other_errors():
     with pytest.raises(InputError, match=r"^consensus: split must be left out for samples"):
         mo.consensus(mo.reports({"a": ["x"]}, mo.Read(split="test")), "bleu")
-    with pytest.raises(InputError, match=r"^consensus: row 1 of the dict in memory has no candidates for id 'a'\. "):
+    with pytest.raises(
+        InputError, match=r"^consensus: row 1 of the dict in memory has no list of candidates for id 'a'\. "
+    ):
         mo.consensus({"a": []}, "bleu")
     found = mo.consensus({"a": ["x", "y"]}, "bleu")
     with pytest.raises(InputError, match=r"metric must be one of bleu-2; got 'rouge-l'\. Choose one\."):

@@ -322,7 +322,7 @@ def test_strata_of_a_file(tmp_path):
     twice = write(tmp_path / "d.csv", [("x", "a"), ("x", "b")], ("id", "kind"))
     with pytest.raises(InputError, match=r"^an id occurs more than once in the ids of .*d\.csv: 'x'"):
         read_strata(twice)
-    with pytest.raises(InputError, match=r"^the file of strata has no value for 3 references, such as"):
+    with pytest.raises(InputError, match=r"^create_survey: the file of strata has no value for 3 references, such as"):
         made(tmp_path, stratify={f"s{i}": "a" for i in range(5)})
 
 
@@ -337,34 +337,47 @@ def test_the_notes_say_what_was_drawn_of_what(tmp_path):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"raters": []}, r"raters must have different names of letters, digits, - and _; got a name twice, or none"),
-        ({"raters": ["a", "A"]}, r"raters must have different names .* got a name twice, or none\. Rename them\."),
+        (
+            {"raters": []},
+            r"create_survey: raters must have different names of letters, digits, - and _; got a name twice, or none",
+        ),
+        (
+            {"raters": ["a", "A"]},
+            r"create_survey: raters must have different names .* got a name twice, or none\. Rename them\.",
+        ),
         *(
             (
                 {"raters": ["a", name]},
-                rf"raters must have names that tables give back as they are, .*; got '{name}'\. Rename it",
+                r"create_survey: raters must have names that tables give back as they are, .*; "
+                rf"got '{name}'\. Rename it",
             )
             for name in ("NA", "None", "nan", "null", "s50000001")
         ),
         *(
             (
                 {"others": {name: {}}},
-                rf"candidates must have names that tables give back as they are, .*; got '{name}'\. Ren",
+                rf"create_survey: candidates must have names that tables give back as they are, .*; got '{name}'\. Ren",
             )
             for name in ("NA", "0.0", "1.0", "NaN", "s50000001")
         ),
-        ({"raters": ["../a"]}, r"raters must have different names .* got '\.\./a'\."),
-        ({"others": {}}, r"candidates must have names of letters, digits and _ \. : \+ -, at least one; got none"),
-        ({"others": {"a b": {}}}, r"candidates must have names of .* got 'a b'\. Add --candidates NAME=FILE\."),
-        ({"others": {"study_id": {}}}, r"candidates must have names of .* got 'study_id'"),
+        ({"raters": ["../a"]}, r"create_survey: raters must have different names .* got '\.\./a'\."),
+        (
+            {"others": {}},
+            r"create_survey: candidates must have names of letters, digits and _ \. : \+ -, at least one; got none",
+        ),
+        (
+            {"others": {"a b": {}}},
+            r"create_survey: candidates must have names of .* got 'a b'\. Add `candidates=\{NAME: FILE\}`\.",
+        ),
+        ({"others": {"study_id": {}}}, r"create_survey: candidates must have names of .* got 'study_id'"),
         ({"studies": 0}, r"SurveyOptions: studies must be an int of at least 1; got 0\. Choose another number\."),
-        ({"studies": 9}, r"studies must be at most 8, the references to draw from; got 9\. Draw fewer"),
+        ({"studies": 9}, r"create_survey: studies must be at most 8, the references to draw from; got 9\. Draw fewer"),
         ({"repeats": -1}, r"SurveyOptions: repeats must be an int of at least 0; got -1"),
-        ({"repeats": 9}, r"repeats must be at most the studies, 8; got 9\. Repeat fewer\."),
-        ({"seed": 1.5}, r"SurveyOptions: seed must be an int; got 1\.5"),
+        ({"repeats": 9}, r"create_survey: repeats must be at most the studies, 8; got 9\. Repeat fewer\."),
+        ({"seed": 1.5}, r"SurveyOptions: seed must be an int of at least 0; got 1\.5"),
         ({"order": "random"}, r"SurveyOptions: order must be one of shared, per-rater; got 'random'\. Choose one\."),
         ({"identical": "never"}, r"SurveyOptions: identical must be one of once, show; got 'never'\. Choose one\."),
-        ({"categories": "none.txt"}, r"there is no file none\.txt"),
+        ({"categories": "none.txt"}, r"create_survey: there is no file none\.txt"),
     ],
 )
 def test_what_is_no_survey(tmp_path, options, match):
@@ -382,17 +395,17 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(InputError, match=r"^.*survey\.json is missing or not readable\. Name"):
         open_survey(tmp_path)
     survey = made(tmp_path)
-    with pytest.raises(InputError, match=r"^out must be a new folder; got "):
+    with pytest.raises(InputError, match=r"^create_survey: out must be a new folder; got "):
         made(tmp_path)
     with pytest.raises(InputError, match=r"^there is no such rater; raters are anna, ben\. Correct the name\."):
         survey.log("carl")
     path = tmp_path / "S/survey.json"
     key = tmp_path / "S/key.json"
     key.write_text(json.dumps(seal({**read_json(key, ""), "survey": "other"})))
-    with pytest.raises(InputError, match=r"^key\.json in .*S belongs to another survey"):
+    with pytest.raises(InputError, match=r"^export_survey: key\.json in .*S belongs to another survey"):
         export_survey(tmp_path / "S", tmp_path / "E")
     path.write_text(path.read_text().replace("Reference 1", "Reference 0"))
-    match = r"^.*S.survey\.json was altered since oracle survey create made it, or is of another version\. Restore"
+    match = r"^.*S.survey\.json was altered since `mo\.create_survey` made it, or is of another version\. Restore"
     with pytest.raises(InputError, match=match):
         open_survey(tmp_path / "S")
 
@@ -518,7 +531,8 @@ def test_unfinished_raters_are_named(tmp_path):
     assert read_json(tmp_path / "E1/notes.json", "") == out.notes
     with pytest.raises(
         InputError,
-        match=r"no finished ratings to export; .*\. Leave out the raters who have hardly begun, with --leave-out",
+        match=r"no finished ratings to export; .*\. Leave out the raters who have hardly begun, "
+        r"with `leave_out=\{NAME: REASON\}`",
     ):
         export_survey(tmp_path / "S", tmp_path / "E", partial=True)
     out = export_survey(tmp_path / "S", tmp_path / "E2", partial=True, leave_out={"carl": "ill"})
@@ -526,7 +540,7 @@ def test_unfinished_raters_are_named(tmp_path):
     rated = read_ratings(tmp_path / "E2/ratings.csv", samples=tmp_path / "E2/samples.csv")
     assert (len(rated.pairs), rated.raters) == (30, ["anna", "ben"])
     for bad, got in (({"dora": "x"}, r"'dora'\."), ({"carl": " "}, r"'carl', without a reason\.")):
-        match = rf"^leave_out must name raters of anna, ben, carl, each with a reason; got {got} Correct"
+        match = rf"^export_survey: leave_out must name raters of anna, ben, carl, each with a reason; got {got} Correct"
         with pytest.raises(InputError, match=match):
             export_survey(tmp_path / "S", tmp_path / "E", leave_out=bad)
     assert not (tmp_path / "E").exists()

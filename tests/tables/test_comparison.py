@@ -1,8 +1,6 @@
 import json
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +10,7 @@ from scipy import stats
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.reprs import OneLine
+from metric_oracle.findings.results import Scores
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import get_metric
 from metric_oracle.statistics import adjusted, interval, overlap, paired_test
@@ -29,12 +28,6 @@ METRICS = ("bleu-2", "bertscore", "chexbert", "radgraph", "radcliq")
 PUBLISHED = json.loads((Path(__file__).parents[1] / "golden/published_tables.json").read_text(encoding="utf-8"))["rows"]
 
 
-@dataclass
-class Made:
-    table: pa.Table
-    signature: dict[str, Any]
-
-
 MODULES = (
     *(f"raters.{name}" for name in ("interrater", "alignment", "metric_comparison", "failure_modes", "fit_composite")),
     *(f"tables.{name}" for name in ("comparison", "crg", "f1_chexbert")),
@@ -48,7 +41,7 @@ def made(ids=None, **changes):
     ids = [f"s{i}" for i in range(n)] if ids is None else ids
     table = pa.table({"query_id": ids, **{m: pa.array(v, pa.float64()) for m, v in columns.items()}})
     signature = {"kind": "scores", "system": "x", "metrics": {m: {"options": {"order": 2}} for m in columns}}
-    return Made(table, signature | {"references": "abc", "n": n, "version": "0.1.0"} | changes)
+    return Scores(table, signature | {"references": "abc", "n": n, "version": "0.1.0"} | changes)
 
 
 def around(mean, *, n=8, seed=0):
@@ -372,7 +365,7 @@ def test_records_have_every_number():
 
 
 def test_public_name():
-    assert mo.compare.__wrapped__ is compare
+    assert mo.compare is compare
 
 
 # Cells that say nothing end no table
@@ -588,11 +581,11 @@ def other(**changes):
         (GOOD, {"random": "a", "oracles": {"bleu": "c"}}, "oracles must name systems of the table, 'a', 'b'; got 'c'"),
         (GOOD, {"paired": [("a", "c")]}, "paired must name systems of the table, 'a', 'b'; got 'c'"),
         (GOOD, {"paired": [("a", "a")]}, "paired must name two systems; got 'a' twice. Name another"),
-        (GOOD, {"paired": [("a", "b"), ("b", "a")]}, "paired names a pair twice. Name it once: a repeated"),
+        (GOOD, {"paired": [("a", "b"), ("b", "a")]}, "`paired` names a pair twice. Name it once: a repeated"),
         (
             GOOD,
             {"oracles": {"bleu": "a"}},
-            "oracles need the row of random reports, at which the share of the way to the oracle begins.",
+            "`oracles` need the row of random reports, at which the share of the way to the oracle begins.",
         ),
         (
             GOOD,

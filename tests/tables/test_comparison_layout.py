@@ -238,10 +238,11 @@ def test_plot_without_random_and_with_random_below_zero():
 
 
 def test_plot_errors(comparison, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match=r"^out must end with .md, .*, .svg or .pdf; got .*p.jpg. Name one"):
+    match = r"^Comparison\.write: out must end with .md, .*, .svg or .pdf; got .*p.jpg. Name one"
+    with pytest.raises(InputError, match=match):
         comparison.write(tmp_path / "p.jpg")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(BackendError, match=r'^a plot needs .* matplotlib, .*"matplotlib>=\S+"$'):
+    with pytest.raises(BackendError, match=r'^Comparison\.write: a plot needs .* matplotlib, .*"matplotlib>=\S+"$'):
         comparison.write(tmp_path / "p.png")
     assert os.listdir(tmp_path) == []
 

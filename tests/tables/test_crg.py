@@ -229,7 +229,7 @@ def test_labels_without_ids(fails, tmp_path, names):
     path = tmp_path / "r.csv"
     path.write_text(",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
     said = r"{}: .* has no column of ids\. Pass {}; columns: .*\.$"
-    with pytest.raises(InputError, match="^" + said.format("score_crg", "id_column=NAME")):
+    with pytest.raises(InputError, match="^" + said.format("score_crg", "`id_column=NAME`")):
         mo.score_crg(path, path, uncertain="blank")
     words = ("crg", path, path, "--uncertain", "blank")
     fails(*words, match=said.format("crg", "--id-column NAME"))

@@ -108,7 +108,7 @@ def test_other_studies_are_refused(files, tmp_path):
     [
         ("green_score\n1\n", {}, r".* has no column of ids, such as study_id; columns: 'green_score'"),
         ("id,x\na,1\n", {}, r".* has no column of numbers whose direction is known; columns: 'id', 'x'"
-         r".*\. Add --direction NAME=higher or NAME=lower\.$"),
+         r".*\. Add `directions=\{NAME: 'higher'\}`, or 'lower'\.$"),
         ("id,green\na,\n", {}, r".* has no column of numbers whose direction is known"),
         *(
             (
@@ -120,14 +120,14 @@ def test_other_studies_are_refused(files, tmp_path):
         ),
         ("id,x\na,word\n", {"x": "higher"}, r"column 'x' must hold numbers .*; got text in row 1 of"),
         ("id,green\na,1\na,2\n", {}, r"an id occurs more than once in the ids of .*: 'a'"),
-        ("id,green\na,1\n", {"green": "lower"}, r"direction must be higher or lower, and that of the metric if the "
+        ("id,green\na,1\n", {"green": "lower"}, r"directions must be higher or lower, and that of the metric if the "
          r"column has the name of a known one; got 'green'=lower, of which higher is better\. Correct it\.$"),
-        ("id,x\na,1\n", {"x": "up"}, r"direction must be higher or lower, .*; got 'x'=up\. Correct it\.$"),
+        ("id,x\na,1\n", {"x": "up"}, r"directions must be higher or lower, .*; got 'x'=up\. Correct it\.$"),
     ],
 )  # fmt: skip
 def test_refused(tmp_path, content, directions, match):
     (tmp_path / "f.csv").write_text(content)
-    with pytest.raises(InputError, match=rf"^{match}"):
+    with pytest.raises(InputError, match=rf"^read_foreign: {match}"):
         read_foreign("x", tmp_path / "f.csv", directions)
 
 
@@ -152,7 +152,7 @@ def test_table_command(oracle, fails, files, tmp_path):
         *given,
         "--direction",
         "x=lower",
-        match=r"table: --direction must be given with scores of another tool; got no --foreign",
+        match=r"table: --direction must be given with scores of another tool; got none\. Add --foreign NAME=FILE, or",
     )
 
 

@@ -246,7 +246,9 @@ def test_files_of_a_study(systems, tmp_path):
     again = read_scores(out / "radcliq-oracle.parquet")
     assert again.table.equals(systems["radcliq oracle"].table)
     assert again.signature == systems["radcliq oracle"].signature
-    with pytest.raises(InputError, match=r"^out must be a new folder; got .*study, which exists\. Remove it or"):
+    with pytest.raises(
+        InputError, match=r"^write_study: out must be a new folder; got .*study, which exists\. Remove it or"
+    ):
         write_study(systems, compare_study(systems), out)
 
 
@@ -309,7 +311,7 @@ def test_models_that_cannot_be(world, tmp_path):
     short.write_text("study_id,report\n50000300,No effusion.\n")
     match = (
         r"^study: model 'short' has no report for 39 of 40 test reports \('50000301', "
-        r"'50000302', '50000303'\)\. Complete its file, or pass --inner to leave these reports out\.$"
+        r"'50000302', '50000303'\)\. Complete its file, or pass `inner=True` to leave these reports out\.$"
     )
     fails(match, world, {"short": mo.reports(short)}, metrics=("bleu",))
     match = r"^study: models must have names that no other row has; got 'identity'\. Choose another name\.$"
@@ -340,7 +342,7 @@ def test_metrics_without_a_report_in_common(world, tmp_path):
         np.savez(tmp_path / "some.npz", ids=arrays["ids"][100:], embeddings=arrays["embeddings"][100:])
     files = {"radgraph": tmp_path / "graphs.json", "chexbert": tmp_path / "some.npz"}
     index = build_index(mo.reports(paths["train"], **files), tmp_path / "I", metrics=["radgraph", "chexbert"])
-    match = r"^study: the index has no report that every metric can score\. Name fewer metrics with --metrics\.$"
+    match = r"^study: the index has no report that every metric can score\. Name fewer metrics with `metrics`\.$"
     with pytest.raises(InputError, match=match):
         study.study(index, queries, metrics=("radgraph", "chexbert"))
 
@@ -473,14 +475,14 @@ def test_a_folder_of_something_else_or_in_use(world, tmp_path):
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
     match = (
-        r"^study: .*study\.unfinished was not left by an earlier run of (oracle|mo).study: it holds mine\.txt\. "
-        r"Move it, or name another --out\.$"
+        r"^study: .*study\.unfinished was not left by an earlier run of `mo\.study`: it holds mine\.txt\. "
+        r"Move it, or name another `out`\.$"
     )
     fails(match, world, {}, metrics=("bleu",), out=out)
     assert (folder / "mine.txt").read_text() == "mine"
     (folder / "mine.txt").unlink()
     with study_folder.study_job(out):
-        match = r"^study: another run of (oracle|mo).study is working in .*study\.unfinished\. Wait for it to end\.$"
+        match = r"^study: another run of `mo\.study` is working in .*study\.unfinished\. Wait for it to end\.$"
         fails(match, world, {}, metrics=("bleu",), out=out)
 
 
@@ -506,8 +508,8 @@ def test_a_study_deletes_nothing_that_it_did_not_write(world, tmp_path, name):
         (folder / name).write_text("precious")
         before = contents(folder)
         match = (
-            r"^.*unfinished was not left by an earlier run of (?:oracle|mo).study: it(?:s| holds) \.?"
-            r"(thesis|fair|table|steps).*\. Move it, or name another --out\.$"
+            r"^.*unfinished was not left by an earlier run of `mo\.study`: it(?:s| holds) \.?"
+            r"(thesis|fair|table|steps).*\. Move it, or name another `out`\.$"
         )
         fails(match, world, {"fair": models["fair"]}, metrics=("bleu",), out=out)
         assert contents(folder) == before

@@ -82,8 +82,8 @@ def test_published_names_go_with_foreign(oracle, corpus, files, tmp_path):
     scores = mo.score(corpus["test"], corpus["test"], ["bleu"], system="x", text=True)
     scores.write(path, published_names=True)
     match = (
-        r"Write it again with oracle score\. A table with columns of its own, such as published names, "
-        r"goes with --foreign NAME"
+        r"Write it again with `mo\.score`\. A table with columns of its own, such as published names, "
+        r"goes with `mo\.read_foreign`\.$"
     )
     with pytest.raises(InputError, match=match):
         compare({"x": path})

@@ -182,10 +182,10 @@ def test_files_that_do_not_belong_together(files, tmp_path, fails):
     Results(found.pairs().drop(["run_row"]), found.signature).write(tmp_path / "old.parquet")
     for name, words in (("scores.parquet", "another file or damaged"), ("old.parquet", "another file or damaged")):
         with pytest.raises(
-            InputError, match=rf"copies must be a file that overlap --pairs wrote, with its signature; got .*{words}"
+            InputError, match=rf"copies must be a file that `pairs` of `mo\.overlap` wrote, with its .*; got .*{words}"
         ):
             read_copies(tmp_path / name)
-    match = "explore: --copies must be an existing file; got none.csv. Write one with oracle overlap --pairs."
+    match = "explore: --copies must be an existing file; got none.csv. Write one with --pairs of oracle overlap."
     fails("explore", tmp_path / "scores.parquet", "--copies", "none.csv", match=match)
     # A text of the result file that is not the one that was compared has no mark.
     scores = mo.score(tests, {"s0": "x", "s1": "a study", "s2": "y"}, "rouge-l", system="model", text=True)

@@ -85,7 +85,7 @@ def test_an_expectation_is_a_column(chance, whole, tmp_path):
         assert again.table["mean"].to_pylist() == found.table["mean"].to_pylist()
         assert (again.edges.tolist(), again.counts.tolist()) == (found.edges.tolist(), found.counts.tolist())
         assert "histogram" not in again.signature
-    with pytest.raises(InputError, match=r"^expectation must be a file that baseline expectation"):
+    with pytest.raises(InputError, match=r"^expectation must be a file that `mo\.expectation` wrote"):
         read_expectation(made_up_file(tmp_path))
     with pytest.raises(InputError, match=r"^expectation must be an existing file; got"):
         read_expectation(tmp_path / "none.csv")
@@ -179,7 +179,7 @@ def test_what_is_no_rating_of_these(nasty):
     rated = counted(nasty).ratings
     textless = RatedCases(Ratings(*(getattr(rated, name) for name in (
         "pairs", "studies", "candidates", "raters", "categories", "counts", "source"))))  # fmt: skip
-    with pytest.raises(InputError, match=r"^ratings need the texts that were rated\. Add --samples FILE"):
+    with pytest.raises(InputError, match=r"^ratings need the texts that were rated\. Add `samples=FILE`"):
         read_cases(nasty.files, rated=textless)
     with pytest.raises(InputError, match=r"^none of the 12 rated studies is among the 2 test reports"):
         read_cases([made_up(["a", "b"], texts=NASTY)], rated=counted(nasty))

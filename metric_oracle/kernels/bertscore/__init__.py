@@ -1,6 +1,5 @@
 """BERTScore: matching of the tokens of two reports by the cosine of their vectors from a language model."""
 
-from metric_oracle.base.errors import option
 from metric_oracle.records import USUAL, Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(
@@ -9,7 +8,7 @@ _SOURCE = SourceRecord(
     "token states",
     "token states",
     ("encoder",),
-    option("encoder", "NAME|FOLDER"),
+    "`mo.reports(..., encoder=NAME|FOLDER)`",
     made="encoded",
 )
 _STATES = RepresentationRecord(

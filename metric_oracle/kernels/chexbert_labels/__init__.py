@@ -1,16 +1,14 @@
 """Cosine of the 14 CheXbert labels, and the share of labels on which two reports agree."""
 
-from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
-_IN_PYTHON = "mo.reports(..., chexbert_labels=..., uncertain=...)"
 _SOURCE = SourceRecord(
     "labels",
     "metric_oracle.sources.labels:CheXbertLabelSource",
     "labels",
     "labels",
     ("chexbert_labels",),
-    option("chexbert_labels", "FILE --uncertain positive|negative|blank", python=_IN_PYTHON),
+    "`mo.reports(..., chexbert_labels=FILE, uncertain=positive|negative|blank)`",
     made_by="chexbert",
     settings=("uncertain",),
 )

@@ -1,6 +1,5 @@
 """Cosine of report vectors: CheXbert embeddings, or those of any other model."""
 
-from metric_oracle.base.errors import option
 from metric_oracle.records import USUAL, Metric, RepresentationRecord, SourceRecord
 
 _CHEXBERT = SourceRecord(
@@ -9,7 +8,7 @@ _CHEXBERT = SourceRecord(
     "an embedding",
     "embeddings",
     ("chexbert", "chexbert_ids"),
-    option("chexbert", "FILE"),
+    "`mo.reports(..., chexbert=FILE)`",
     model="the CheXbert model chexbert.pth",
     model_arguments=("vocabulary",),
 )
@@ -19,7 +18,7 @@ _VECTORS = SourceRecord(
     "an embedding",
     "embeddings",
     ("embeddings", "embedding_ids"),
-    option("embeddings", "FILE"),
+    "`mo.reports(..., embeddings=FILE)`",
 )
 METRICS = (
     Metric(

@@ -1,6 +1,5 @@
 """CREPE: errors of a report as a model counts them. It has no kernel, because the model reads both reports at once."""
 
-from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(
@@ -9,7 +8,7 @@ _SOURCE = SourceRecord(
     "a checkpoint",
     "checkpoints",
     ("crepe", "crepe_config", "crepe_vocabulary"),
-    option("crepe", "FOLDER"),
+    "`crepe=FOLDER`",
     made="pairs",
 )
 METRICS = (

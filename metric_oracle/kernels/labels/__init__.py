@@ -1,6 +1,5 @@
 """Agreement and F1 of two reports' labels, each of which is positive, negative or missing."""
 
-from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
 _TABLE_SOURCE = SourceRecord(
@@ -9,7 +8,7 @@ _TABLE_SOURCE = SourceRecord(
     "labels",
     "labels",
     ("labels",),
-    option("labels", "FILE"),
+    "`mo.reports(..., labels=FILE)`",
 )
 _SRR_SOURCE = SourceRecord(
     "srr",
@@ -17,7 +16,7 @@ _SRR_SOURCE = SourceRecord(
     "SRR labels",
     "SRR labels",
     ("srr_labels",),
-    option("srr_labels", "FILE"),
+    "`mo.reports(..., srr_labels=FILE)`",
 )
 _TABLE = RepresentationRecord("label_table", "metric_oracle.indexes.labels:LabelTableDocuments", _TABLE_SOURCE)
 _SRR = RepresentationRecord("srr", "metric_oracle.indexes.labels:SrrDocuments", _SRR_SOURCE)

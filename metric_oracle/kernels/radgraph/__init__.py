@@ -1,6 +1,5 @@
 """RadGraph F1: entities and relations that the graphs of two reports share."""
 
-from metric_oracle.base.errors import option
 from metric_oracle.records import USUAL, Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(
@@ -9,7 +8,7 @@ _SOURCE = SourceRecord(
     "a graph",
     "graphs",
     ("radgraph",),
-    option("radgraph", "GRAPHS.json"),
+    "`mo.reports(..., radgraph=GRAPHS.json)`",
     model="a RadGraph model (.tar.gz)",
     model_arguments=("radgraph_encoder",),
 )

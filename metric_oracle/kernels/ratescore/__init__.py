@@ -3,7 +3,6 @@
 The models that find and encode entities run elsewhere, before.
 """
 
-from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(
@@ -12,7 +11,7 @@ _SOURCE = SourceRecord(
     "entities",
     "entities",
     ("entities",),
-    option("entities", "FILE"),
+    "`mo.reports(..., entities=FILE)`",
     model="the folder of the model RaTE-NER",
     model_arguments=("entity_encoder",),
 )

@@ -1,6 +1,5 @@
 """Distance of two sets of sentence vectors; see README.md."""
 
-from metric_oracle.base.errors import option
 from metric_oracle.records import Metric, RepresentationRecord, SourceRecord
 
 _SOURCE = SourceRecord(
@@ -9,7 +8,7 @@ _SOURCE = SourceRecord(
     "sentence vectors",
     "sentence vectors",
     ("sentences",),
-    option("sentences", "FILE"),
+    "`mo.reports(..., sentences=FILE)`",
 )
 METRICS = (
     Metric(
