@@ -41,6 +41,7 @@ def made(tmp_path_factory):
                         exec(compile(example.source, name, "single"), names)
                 for value in names.values():
                     note(value)
+        patch.chdir(files)
         graphs = mo.reports("test.csv", radgraph="test_graphs.json")
         index = mo.build_index("train.csv", "INDEX", metrics="bleu")
         pairs = mo.mine(index, "bleu", "p.parquet", k=1, selection=mo.Selection(1))
