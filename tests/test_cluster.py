@@ -446,12 +446,12 @@ def test_what_cannot_run(machines, made, files, tmp_path, monkeypatch):
     refused(InputError, match, runner="ray", address="local")
     rule = (
         "reports must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "
-        "shard_rows, for a runner; got"
+        "`shard_rows`, for a runner; got"
     )
     step = r"Write the wanted reports to a CSV file\.$"
     split = "split must be left out with a runner, which reads a file in pieces; got a value"
     for reports, shard_rows, match in (
-        (files["train"], None, rf"{rule} .* without it\. Add shard_rows=N\.$"),
+        (files["train"], None, rf"{rule} .* without it\. Add `shard_rows=N`\.$"),
         (["no edema"], 3, rf"{rule} the list in memory with it\. {step}"),
         (mo.reports(files["train"], mo.Read(split="train")), 3, rf"{split}\. {step}"),
     ):
