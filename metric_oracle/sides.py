@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.argument_checks import check_left_out, given_of
-from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.errors import InputError, read_call, shown
 from metric_oracle.base.progress import Progress, say
 from metric_oracle.corpora.joined import MISSING, UNPREDICTED, UNREFERENCED, UNSCORABLE, JoinedIds, check_lengths
 from metric_oracle.corpora.joining import PLACE, check_joined, check_two_columns, shared_column
 from metric_oracle.corpora.reports import ALL_SPLITS, Reports, table_of
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.corpora.sections import check_sections
-from metric_oracle.corpora.tables import Table, ids_hint, read_call, series_of, together
+from metric_oracle.corpora.tables import Table, ids_hint, series_of, together
 from metric_oracle.corpora.usual_names import GENERATED, generated_names, matching, written_names
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet, is_prepared

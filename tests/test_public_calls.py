@@ -62,6 +62,15 @@ def bound(kind, name):
     return kind if name == "__init__" else getattr(object.__new__(kind), name)
 
 
+def test_a_constructor_keeps_the_items_of_an_iterator():
+    options = mo.SearchOptions(exclude=iter(["self"]), where=iter(["bleu>0"]))
+    assert options == mo.SearchOptions(exclude=["self"], where=["bleu>0"])
+    assert mo.Reports(iter(["a"]), iter(["b"]), "x").texts == ["b"]
+    index = mo.build_index({"1": "no edema", "2": "no effusion"})
+    found = mo.retrieve(index, {"1": "no edema"}, "bleu", options=mo.SearchOptions(exclude=iter(["self"])))
+    assert found.table["candidate_id"].to_pylist() == ["2"]
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_unknown_keyword(name):
     with pytest.raises(ArgumentError, match=r"^\w+: there is no argument 'sektion'\. ") as caught:

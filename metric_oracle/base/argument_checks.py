@@ -57,7 +57,7 @@ def range_of(
     multiple_of: float | None = None,
     unit: str = "",
 ) -> str:
-    """Return a range as it follows a noun in a message: " of at least 1". Bounds are named as in annotated-types."""
+    """Return the words for a range, such as " of at least 1"; the bounds have the names of annotated-types."""
     if ge is not None:
         text = f" of at least {ge}" if le is None else f" from {ge} to {le}"
     elif gt is not None:

@@ -23,7 +23,8 @@ and not a misuse.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Number
 from pathlib import PurePath
 from typing import Any, overload
@@ -99,11 +100,6 @@ def _has_folder() -> bool:
         return False
 
 
-def names_file(error: OSError) -> bool:
-    """Return whether an error of the system says which file it is about; those of Arrow do in their text."""
-    return error.filename is not None or "local file '" in str(error)
-
-
 def refusal(error: OSError) -> "InputError":
     """Return the error that says what the system refused with this one: the file and the reason."""
     step = "Check it, and run this again."
@@ -115,6 +111,25 @@ def refusal(error: OSError) -> "InputError":
     reason = os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
     rule = "must be open to this user, with room to write"
     return InputError(f"files and folders {rule}; got {shown(PurePath(name))} ({reason}).", step)
+
+
+@contextmanager
+def errors_of(function: str) -> Iterator[None]:
+    """Put the name of a command or public function in front of the errors raised inside; the outermost name counts.
+
+    What the system refuses of a file becomes an InputError.
+    """
+    try:
+        yield
+    except MetricOracleError as error:
+        error.function = function
+        raise
+    except OSError as error:
+        if error.filename is None and "local file '" not in str(error):  # as Arrow writes it
+            raise
+        refused = refusal(error)
+        refused.function = function
+        raise refused from (None if is_like_report(str(error.filename)) else error)
 
 
 def shown(*values: object) -> str:
@@ -187,6 +202,16 @@ class ColumnsError(InputError):
     columns: Mapping[str, str] = {}  # what must be named, by argument, as far as it is known
     header: str = ""  # the names of the columns, see `Table.header`
     more: str = ""  # what is appended to the step
+
+
+def naming_columns(columns: Mapping[str, str]) -> str:
+    """Return arguments that name columns, for a message: ``id_column='nr', text_column=NAME``."""
+    return ", ".join(f"{name}={column if column == 'NAME' else repr(column)}" for name, column in columns.items())
+
+
+def read_call(path: object, columns: Mapping[str, str]) -> str:
+    """Return the call that names the columns of a file, for a message; the command line has `oracle reports` for it."""
+    return f"`mo.reports({str(path)!r}, mo.Read({naming_columns(columns)}))`"
 
 
 class ArgumentError(InputError, TypeError):

@@ -25,11 +25,8 @@ from metric_oracle.base.argument_checks import REPORTS, check_in_range, check_on
 from metric_oracle.base.declarations import alternatives, bare, documented, signature_of
 from metric_oracle.base.errors import (
     ArgumentError,
-    MetricOracleError,
-    is_like_report,
+    errors_of,
     kind_of,
-    names_file,
-    refusal,
     shown,
     with_article,
 )
@@ -48,7 +45,13 @@ _NAMES = {
 _BOUNDS = {Ge: "ge", Gt: "gt", Le: "le", Lt: "lt", MultipleOf: "multiple_of", Unit: "unit"}  # those of `check_in_range`
 # Arguments of other calls, with the class that has them (None for sources of reports) and the form of such a call:
 # "options=mo.SearchOptions({})".
-ELSEWHERE: dict[str, list[tuple[type | None, str]]] = {}
+_elsewhere: dict[str, list[tuple[type | None, str]]] = {}
+
+
+def say_elsewhere(arguments: Iterable[str], call: str, owner: type | None = None) -> None:
+    """Let a function that lacks one of the arguments say which call takes it, if it takes reports or an `owner`."""
+    for name in arguments:
+        _elsewhere.setdefault(name, []).append((owner, call))
 
 
 def public(function: _Function) -> _Function:
@@ -69,17 +72,9 @@ def public(function: _Function) -> _Function:
             name = f"{kind.__name__}.{name}"
         token = _is_inside.set(True)
         try:
-            args, keywords = check_call(name, function, args[is_method:], keywords)
-            return function(*own, *args, **keywords)
-        except MetricOracleError as error:
-            error.function = name
-            raise
-        except OSError as error:
-            if not names_file(error):
-                raise
-            refused = refusal(error)
-            refused.function = name
-            raise refused from (None if is_like_report(str(error.filename)) else error)
+            with errors_of(name):
+                args, keywords = check_call(name, function, args[is_method:], keywords)
+                return function(*own, *args, **keywords)
         finally:
             _is_inside.reset(token)
 
@@ -91,7 +86,22 @@ def public(function: _Function) -> _Function:
     return run  # type: ignore[return-value]
 
 
-class Checked:
+class _CheckedClass(type):
+    """The class of `Checked`: a call of it is checked, other than the copies and pickled objects that Python makes."""
+
+    def __call__(cls, *args: Any, **keywords: Any) -> Any:
+        if not _is_inside.get():
+            with errors_of(cls.__name__):
+                args, keywords = check_call(cls.__name__, cls, args, keywords)
+        return super().__call__(*args, **keywords)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=[*signature.parameters.values()][1:])
+
+
+class Checked(metaclass=_CheckedClass):
     """Base of a dataclass that users make: its constructor checks its arguments as a public function does.
 
     `call` is how a call of another function gives an option, such as "options=mo.SearchOptions({})".
@@ -100,18 +110,7 @@ class Checked:
     def __init_subclass__(cls, call: str = "") -> None:
         cls.__doc__ = documented(cls)
         if call:
-            for name in cls.__annotations__:
-                ELSEWHERE.setdefault(name, []).append((cls, call))
-
-    def __new__(cls, *args: Any, **keywords: Any) -> Any:
-        """Check the arguments of the constructor; copies and pickled objects are made without any."""
-        if not _is_inside.get() and (args or keywords):
-            try:
-                check_call(cls.__name__, cls, args, keywords)
-            except MetricOracleError as error:
-                error.function = cls.__name__
-                raise
-        return super().__new__(cls)
+            say_elsewhere(cls.__annotations__, call, cls)
 
 
 def check_call(
@@ -133,7 +132,7 @@ def check_call(
         name_there = unknown.removeprefix("predicted_")
         kinds = {kind for annotation in known.values() for kind in alternatives(annotation)}
         takes_reports = not known.keys().isdisjoint(REPORTS)
-        for owner, form in ELSEWHERE.get(name_there, ()):
+        for owner, form in _elsewhere.get(name_there, ()):
             if owner in kinds or (form.startswith("mo.reports") and takes_reports):
                 step = f"Write `{form.format(f'{name_there}=...')}`."
         raise ArgumentError(f"there is no argument {shown(unknown)}.", step)
@@ -202,7 +201,7 @@ def _listed(value: Any, annotation: Any) -> Any:
 
 
 def _paths(value: Any, annotation: Any) -> Iterator[str]:
-    """Yield the strings in a value that are given where a path can be."""
+    """Yield each text in a value that stands where the annotation allows a path."""
     kinds = [*alternatives(annotation)]
     if isinstance(value, str | Path):
         if Any in kinds or Path in kinds:

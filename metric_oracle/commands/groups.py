@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from metric_oracle.base.errors import MetricOracleError, is_like_report, names_file, refusal
+from metric_oracle.base.errors import errors_of
 from metric_oracle.commands import listing, wording
 from metric_oracle.commands.listing import COMMANDS
 
@@ -30,17 +30,8 @@ class Command(_WithoutTypes, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         wording.current.flags = flags_of(self)
-        try:
+        with errors_of(ctx.command_path.partition(" ")[2]):
             return super().invoke(ctx)
-        except MetricOracleError as error:
-            error.function = ctx.command_path.partition(" ")[2]
-            raise
-        except OSError as error:
-            if not names_file(error):
-                raise
-            refused = refusal(error)
-            refused.function = ctx.command_path.partition(" ")[2]
-            raise refused from (None if is_like_report(str(error.filename)) else error)
 
 
 def flags_of(command: Any) -> dict[str, str]:

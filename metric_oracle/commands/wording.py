@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from metric_oracle.base.errors import ColumnsError, MetricOracleError
+from metric_oracle.base.errors import ColumnsError, MetricOracleError, read_call
 from metric_oracle.commands.listing import FUNCTIONS
 
 # The forms of reports on the command line.
@@ -20,7 +20,7 @@ _FORMS = (
     "or a folder that oracle build-index wrote"
 )
 _OF_ENTRY = "{} by oracle reports NAME FILE"  # an option that only an entry of oracle.toml has
-# Functions that are an option of a command.
+# Functions whose work is an option of a command.
 _OPTIONS = {"read_foreign": "oracle table --foreign NAME=FILE", "study_pairs": "oracle study --pairs FILE"}
 _ARGUMENTS = re.compile("[a-z_]+(?:(?:, | and | or )[a-z_]+)*")  # one argument or several
 
@@ -52,7 +52,7 @@ class Wording:
             sentence = f"{self.text(argument)} {self.text(error.rule)}; got {value}."
         line = f"{sentence} {self.text(error.step)}".rstrip()
         if isinstance(error, ColumnsError) and error.columns and "project" in self.flags:
-            line += f" Or say it once: {_entry(error.path, error.columns)}."
+            line += f" Or say it once: {self.text(read_call(error.path, error.columns))}."
         return f"{error.function or 'oracle'}: {line}"
 
     def _typed(self, code: str) -> str:
@@ -60,7 +60,8 @@ class Wording:
         if code.isidentifier():
             return self._flag(code)
         if re.fullmatch(r"mo\.\w+", code):
-            return _OPTIONS.get(code[3:]) or f"oracle {_command_of(code[3:])}"
+            function = code[3:]
+            return _OPTIONS.get(function) or f"oracle {FUNCTIONS.get(function) or function.replace('_', '-')}"
         name, mark, value = code.partition("=")
         try:
             call = ast.parse(f"f({code})", mode="eval").body
@@ -121,17 +122,6 @@ class Wording:
         forms = dict.fromkeys(ENTRY.options, _OF_ENTRY)
         forms |= dict.fromkeys(OF_ENCODER, "{} in [encoders.NAME] of oracle.toml")
         return {name: form for name, form in forms.items() if name not in self.flags}
-
-
-def _command_of(function: str) -> str:
-    """Return the command of a public function."""
-    return FUNCTIONS.get(function) or function.replace("_", "-")
-
-
-def _entry(path: str, columns: Mapping[str, str]) -> str:
-    """Return the command that says once how a file is read; `columns` has names of columns by argument."""
-    options = (f"--{name.replace('_', '-')} {shlex.quote(column)}" for name, column in columns.items())
-    return " ".join(["oracle reports NAME", shlex.quote(path), *options])
 
 
 def _plain(value: Any, source: str) -> str:

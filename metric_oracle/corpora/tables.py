@@ -23,7 +23,7 @@ import pyarrow.csv
 
 from metric_oracle.base import checksum
 from metric_oracle.base.argument_checks import check_left_out
-from metric_oracle.base.errors import ColumnsError, InputError, described, shown
+from metric_oracle.base.errors import ColumnsError, InputError, described, naming_columns, read_call, shown
 from metric_oracle.corpora.chats import answers_of_batch, is_chat, n_answers, without_chat
 from metric_oracle.corpora.text_files import (
     checked_separator,
@@ -200,8 +200,7 @@ class Table:
 
     def said_by(self, columns: Mapping[str, str]) -> str:
         """Return how a call says which columns have the ids and the texts: names of columns, or "NAME", by argument."""
-        named = ", ".join(f"{name}={column if column == 'NAME' else repr(column)}" for name, column in columns.items())
-        return f"`{self.said_as.format(named)}`"
+        return f"`{self.said_as.format(naming_columns(columns))}`"
 
     @property
     def header(self) -> str:
@@ -458,12 +457,6 @@ def written(cells: "pl.Series") -> "pl.Series":
             ) from None
     text = cells.cast(pl.String).str.strip_chars(_BLANKS)
     return text.set(text.is_in(list(MISSING_WORDS)), None)
-
-
-def read_call(data: object, columns: Mapping[str, str]) -> str:
-    """Return the call that says how a file is read, for a message; see `Table.said_by`."""
-    named = ", ".join(f"{name}={column if column == 'NAME' else repr(column)}" for name, column in columns.items())
-    return f"`mo.reports({str(data)!r}, mo.Read({named}))`"
 
 
 def columns_error(

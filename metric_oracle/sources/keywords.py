@@ -11,7 +11,7 @@ from annotated_doc import Doc
 
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import BERTSCORE, FILES, Flag
-from metric_oracle.base.validation import ELSEWHERE
+from metric_oracle.base.validation import say_elsewhere
 
 _FILE, _FOLDER = Flag(metavar="FILE", panel=FILES), Flag(metavar="FOLDER", panel=FILES)
 _IDS = Doc(
@@ -138,5 +138,4 @@ class Sources(TypedDict, total=False):
     ]
 
 
-for _name in Sources.__annotations__:
-    ELSEWHERE.setdefault(_name, []).append((None, "mo.reports(..., {})"))
+say_elsewhere(Sources.__annotations__, "mo.reports(..., {})")
