@@ -32,7 +32,7 @@ class Option(NamedTuple):
         return (self.declared.flag.metavar or self.name.upper()) == "INDEX"
 
     def parameter(self, wording: Wording) -> inspect.Parameter:
-        """Return the parameter that Typer reads; `wording` is that of its command."""
+        """Return the parameter that Typer reads; `wording` writes its help for the command line."""
         one, kind = self.declared, _kind(self.declared)
         usual = {int: "N", float: "X", bool: " ", Path: "FILE", list[Path]: "FILE"}.get(kind, "NAME")
         text = wording.text(one.said)

@@ -13,7 +13,7 @@ app = typer.Typer(rich_markup_mode="rich")
 
 
 def _run_bench() -> Callable[..., Any]:
-    """Return the function of `oracle bench`, which Python does not have among the public ones."""
+    """Return the function that `oracle bench` calls; it is not one of the public names of the package."""
     from metric_oracle.bench.timing import run_bench
 
     return run_bench

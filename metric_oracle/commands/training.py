@@ -13,7 +13,7 @@ app = typer.Typer(rich_markup_mode="rich")
 
 
 def _train_crepe() -> Callable[..., Any]:
-    """Return the function of `oracle train-crepe`, which Python does not have among the public ones."""
+    """Return the function that `oracle train-crepe` calls; it is not one of the public names of the package."""
     from metric_oracle.raters.counted_pairs import train_crepe
 
     return train_crepe

@@ -187,7 +187,7 @@ def _run_model(
     texts: Sequence[str],
     scratch: Path | None,
 ) -> dict[str, Attachment]:
-    """Run a model; return an attachment by name for each of the sources `sources`, the first of which opened it."""
+    """Run the model that the first of `sources` opened, and return the attachment of each of them, by its name."""
     count = counter(progress, sources[0].name, len(texts))
     output = sources[0].run(model, texts, tell=tell, progress=count, scratch=scratch)
     return {source.name: source.attachment(output, len(texts), settings, model.signature) for source in sources}
