@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.machine import Row
 from metric_oracle.findings.corpus_bleu import corpus_bleu
+from metric_oracle.pools.rerank import binomial_interval
 from metric_oracle.raters.failure_modes import study_test
 from metric_oracle.raters.interrater import ICC, intraclass
 from metric_oracle.raters.rank_correlation import (
@@ -25,7 +26,6 @@ from metric_oracle.raters.rank_correlation import (
     interval_row,
     side,
 )
-from metric_oracle.retrieval.rerank import binomial_interval
 from metric_oracle.statistics import (
     FEW,
     Array,

@@ -12,17 +12,17 @@ from metric_oracle.survey.create import SurveyOptions as SurveyOptions
 from metric_oracle.raters.interrater import agreement as agreement
 from metric_oracle.raters.alignment import align as align
 from metric_oracle.annotating import annotate as annotate
-from metric_oracle.retrieval.baselines import baseline as baseline
+from metric_oracle.scores.baselines import baseline as baseline
 from metric_oracle.samples.best_of import best_of as best_of
 from metric_oracle.retrieval.building import build_index as build_index
 from metric_oracle.tables.compare import compare as compare
 from metric_oracle.raters.metric_comparison import compare_metrics as compare_metrics
 from metric_oracle.tables.study import compare_study as compare_study
-from metric_oracle.retrieval.scoring import compute as compute
+from metric_oracle.scores.scoring import compute as compute
 from metric_oracle.samples.consensus import consensus as consensus
-from metric_oracle.retrieval.rewards import consensus_reward as consensus_reward
+from metric_oracle.scores.rewards import consensus_reward as consensus_reward
 from metric_oracle.survey.create import create_survey as create_survey
-from metric_oracle.retrieval.expectation import expectation as expectation
+from metric_oracle.scores.expectation import expectation as expectation
 from metric_oracle.survey.export import export_survey as export_survey
 from metric_oracle.raters.failure_modes import failure_modes as failure_modes
 from metric_oracle.raters.fit_composite import fit_composite as fit_composite
@@ -35,8 +35,8 @@ from metric_oracle.mining.mine import mine as mine
 from metric_oracle.indexes.shards import open_index as open_index
 from metric_oracle.copies.overlap import overlap as overlap
 from metric_oracle.mining.pairs import pairs as pairs
-from metric_oracle.retrieval.groups import pairwise as pairwise
-from metric_oracle.retrieval.pair_files import pool as pool
+from metric_oracle.scores.groups import pairwise as pairwise
+from metric_oracle.pools.pair_files import pool as pool
 from metric_oracle.projects import project as project
 from metric_oracle.tables.foreign import read_foreign as read_foreign
 from metric_oracle.corpora.predictions import read_predictions as read_predictions
@@ -47,17 +47,17 @@ from metric_oracle.findings.results import read_results as read_results
 from metric_oracle.corpora.samples import read_samples as read_samples
 from metric_oracle.findings.results import read_scores as read_scores
 from metric_oracle.reading import reports as reports
-from metric_oracle.retrieval.rerank import rerank as rerank
+from metric_oracle.pools.rerank import rerank as rerank
 from metric_oracle.retrieval.plan import retrieve as retrieve
-from metric_oracle.retrieval.rewards import reward as reward
-from metric_oracle.retrieval.scoring import score as score
+from metric_oracle.scores.rewards import reward as reward
+from metric_oracle.scores.scoring import score as score
 from metric_oracle.tables.crg import score_crg as score_crg
 from metric_oracle.tables.f1_chexbert import score_f1_chexbert as score_f1_chexbert
 from metric_oracle.tables.f1_chexbert import score_f1_srr as score_f1_srr
 from metric_oracle.tables.study import study as study
 from metric_oracle.tables.judged_study import study_pairs as study_pairs
 from metric_oracle.survey.export import survey_status as survey_status
-from metric_oracle.retrieval.verification import verify as verify
+from metric_oracle.verification.verify import verify as verify
 from metric_oracle.tables.study_folder import write_study as write_study
 
 MODULES: dict[str, str]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from metric_oracle.base.cluster import WorkerProgress
 from metric_oracle.base.errors import InputError
+from metric_oracle.cluster import WorkerProgress
 
 
 def _begin(folder: str, name: str) -> int:

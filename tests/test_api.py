@@ -23,7 +23,7 @@ from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.metrics import SEARCHED, SOURCES, get_metric
 from metric_oracle.reading import OF_ENCODER
 from metric_oracle.records import SourceRecord
-from metric_oracle.retrieval.scoring import CREPE
+from metric_oracle.scores.scoring import CREPE
 from metric_oracle.sources import attaching
 from metric_oracle.sources.keywords import Sources
 from support import beside

@@ -1,8 +1,8 @@
 """Imports point one way; what must stay light, stays light.
 
     cli -> commands -> bench, explorer, survey, synthetic -> raters -> tables, copies, mining
-        -> retrieval -> judges, sides, findings -> reading -> indexes -> sources, kernels -> corpora, encoders, NumPy,
-        Numba
+        -> pools, verification -> scores -> retrieval -> judges, sides, findings -> reading -> indexes
+        -> sources, kernels -> corpora, encoders, NumPy, Numba
 
 The rooms of design.md: each imports only what stands in ``ALLOWED``. `base` and `records` are leaves, and so are
 `statistics` and `metrics`, which collects the records in the folders of the kernels. `web` serves and renders pages and
@@ -29,8 +29,8 @@ PACKAGE = Path(metric_oracle.__file__).parent
 # Part of the package -> the parts that it may import. `metric_oracle/__init__.py` is the part "".
 LEAVES = {"base", "metrics", "records"}
 ENGINE = LEAVES | {
-    "annotating", "corpora", "findings", "indexes", "judges", "projects", "reading", "retrieval", "sides",
-    "sources",
+    "annotating", "corpora", "findings", "indexes", "judges", "pools", "projects", "reading", "retrieval",
+    "scores", "sides", "sources",
 }  # fmt: skip
 ALLOWED = {
     "base": set(),
@@ -38,38 +38,45 @@ ALLOWED = {
     "metrics": {"base", "kernels", "records"},
     "statistics": {"base"},
     "kernels": {"base", "records"},
+    "cluster": {"base"},
     "web": {"base"},
     "corpora": LEAVES,
     "encoders": LEAVES | {"corpora"},
     "sources": LEAVES | {"corpora", "encoders"},
-    "indexes": LEAVES | {"corpora", "encoders", "kernels", "sources"},
+    "indexes": LEAVES | {"cluster", "corpora", "encoders", "kernels", "sources"},
     "reading": LEAVES | {"corpora", "indexes", "sources"},
     "projects": LEAVES | {"corpora", "judges", "reading", "sources"},
     "annotating": LEAVES | {"corpora", "reading", "sources"},
     "sides": LEAVES | {"corpora", "indexes", "reading", "sources"},
     "findings": LEAVES | {"corpora", "indexes", "statistics"},
     "judges": LEAVES | {"corpora", "findings"},
-    "retrieval": LEAVES | {"corpora", "findings", "indexes", "judges", "kernels", "reading", "sides", "sources",
-                  "statistics"},
+    "retrieval": LEAVES | {"cluster", "corpora", "findings", "indexes", "judges", "kernels", "reading", "sides",
+                  "sources", "statistics"},
+    "scores": LEAVES | {"corpora", "findings", "indexes", "judges", "kernels", "reading", "retrieval", "sides",
+               "sources", "statistics"},
+    "pools": LEAVES | {"corpora", "findings", "indexes", "judges", "reading", "retrieval", "scores", "sides",
+              "statistics"},
+    "verification": LEAVES | {"corpora", "findings", "indexes", "kernels", "reading", "retrieval", "scores", "sides",
+                     "statistics"},
     "tables": ENGINE | {"kernels", "statistics"},
     "copies": ENGINE | {"statistics"},
-    "mining": ENGINE | {"statistics"},
+    "mining": ENGINE | {"cluster", "statistics", "verification"},
     "samples": ENGINE | {"statistics", "tables"},
     "raters": ENGINE | {"encoders", "statistics", "tables"},
     "survey": ENGINE | {"raters", "tables", "web"},
     "explorer": ENGINE | {"copies", "kernels", "raters", "samples", "statistics", "tables", "web"},
     "synthetic": ENGINE | {"raters"},
-    "bench": ENGINE | {"kernels", "synthetic"},
+    "bench": ENGINE | {"kernels", "synthetic", "verification"},
     "commands": ENGINE | {"bench", "copies", "explorer", "mining", "raters", "samples", "survey", "synthetic", "tables",
                           "web"},
     "cli": LEAVES | {"commands"},
     "__main__": {"cli", "commands"},  # the list of commands is shown without the command line
-    "": ENGINE | {"copies", "mining", "raters", "samples", "statistics", "survey", "tables"},
+    "": ENGINE | {"copies", "mining", "raters", "samples", "statistics", "survey", "tables", "verification"},
 }  # fmt: skip
 # What stands apart in `base`: kernels raise errors and read no files; the errors know types only.
 OF_BASE = {"kernels": {"errors"}, "metrics": {"errors", "validation"}, "web": {"errors"}, "base/errors.py": set(),
            "base/files.py": {"errors"}, "base/declarations.py": set()}  # fmt: skip
-WITH_LIBRARIES = {"base/cluster.py", "base/files.py", "base/job.py", "base/checksum.py"}
+WITH_LIBRARIES = {"base/files.py", "base/job.py", "base/checksum.py"}
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
 DEVICE_FILES = ("cuda.py", "_device.py", "segment_maxima.py")  # the last one is a kernel in Triton's language
@@ -429,7 +436,7 @@ def test_public_names_are_loaded_when_used():
     has_numpy, n_names, *names = done.stdout.split()
     assert (has_numpy, n_names) == ("True", str(len(metric_oracle.__all__)))
     assert not {
-        "metric_oracle.base.cluster",
+        "metric_oracle.cluster",
         "metric_oracle.indexes.remote_build",
         "metric_oracle.retrieval.remote_search",
     } & {*names}

@@ -13,8 +13,8 @@ from metric_oracle.findings.figures import check_plot
 from metric_oracle.findings.results import read_results
 from metric_oracle.findings.views import answers_table
 from metric_oracle.reading import reports
-from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.building import build_index
+from metric_oracle.scores.baselines import baseline
 
 KINDS = ("random", "most-frequent", "identity", "nearest", "expectation")
 READ = "test reports: CSV, id study_id, column report, 12 of 12 rows\n"

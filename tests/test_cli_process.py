@@ -13,7 +13,7 @@ import pytest
 from metric_oracle.base.files import new_folder
 from metric_oracle.findings.results import read_results
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.scoring import score
 from metric_oracle.tables.study_folder import study_job
 from support import HANG, write
 from support.signals import signalled

@@ -27,7 +27,7 @@ from metric_oracle.findings.views import scores_table
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.scoring import score
 from support import SECRET, assert_refused, write
 from support.crepe import write_tiny
 

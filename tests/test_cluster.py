@@ -17,9 +17,9 @@ import pytest
 from pyarrow import parquet
 
 import metric_oracle as mo
-from metric_oracle.base import cluster as engine
-from metric_oracle.base.cluster import Cluster, Task, WorkerProgress
+from metric_oracle import cluster as engine
 from metric_oracle.base.errors import BackendError, DamagedIndexError, IndexFormatError, InputError
+from metric_oracle.cluster import Cluster, Task, WorkerProgress
 from metric_oracle.metrics import get_metric
 from metric_oracle.mining import mine as mining
 from metric_oracle.retrieval.remote_search import search_one

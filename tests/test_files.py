@@ -248,7 +248,10 @@ def test_a_file_of_ones_own_is_read(written, tmp_path, monkeypatch):
     Path("w.json").write_text(json.dumps(weights))
     composite = f"retrieve {written}/INDEX {written}/ex/test.csv -m composite --weights w.json"
     code, _, err = run(composite)
-    assert (code, "w.json was changed after fit-composite wrote it. Fit it again, or delete its field" in err) == (
+    assert (
+        code,
+        "w.json was changed after oracle fit-composite wrote it. Fit it again, or delete its field" in err,
+    ) == (
         2,
         True,
     )

@@ -186,7 +186,7 @@ def test_rewards_as_a_trainer_asks_for_them():
 
 
 def test_references_are_kept_within_bounds(monkeypatch):
-    monkeypatch.setattr("metric_oracle.retrieval.rewards.KEPT", 2)
+    monkeypatch.setattr("metric_oracle.scores.rewards.KEPT", 2)
     asked = []
 
     def counted(texts):

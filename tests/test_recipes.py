@@ -16,7 +16,7 @@ from metric_oracle.reading import reports
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.scoring import score
 from support import parse_command, write
 
 RECIPES = (Path(__file__).parents[1] / "docs/recipes.md").read_text(encoding="utf-8")

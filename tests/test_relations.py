@@ -28,9 +28,9 @@ from metric_oracle.base import files
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.findings import cells, views
 from metric_oracle.judges.judge import Asked, Judge
+from metric_oracle.pools import rerank
+from metric_oracle.pools.candidate_pools import planned_pool
 from metric_oracle.raters.counted_pairs import read_counted_pairs
-from metric_oracle.retrieval import rerank
-from metric_oracle.retrieval.candidate_pools import planned_pool
 from metric_oracle.survey.folder import open_survey
 from support import sessions, write
 from support.made_up import JUDGE, MIRRORED, SENTENCES, mirrored, plain, reports, worth

@@ -10,8 +10,8 @@ from metric_oracle.explorer.cases import read_cases
 from metric_oracle.findings.results import read_results, read_scores
 from metric_oracle.findings.signature import short_signature
 from metric_oracle.judges.given import crepe_judge
-from metric_oracle.retrieval.candidate_pools import planned_pool
-from metric_oracle.retrieval.rerank import rerank_pools
+from metric_oracle.pools.candidate_pools import planned_pool
+from metric_oracle.pools.rerank import rerank_pools
 from support import assert_refused, write
 
 HEADER = ("study_id", "findings", "impression")

@@ -42,10 +42,10 @@ from metric_oracle.retrieval.machine import machine, versions
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan, retrieve
 from metric_oracle.retrieval.search import search_index
-from metric_oracle.retrieval.verification import verify
 from metric_oracle.sources.attaching import piece_of
 from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.synthetic.demo import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, sources_of
+from metric_oracle.verification.verify import verify
 
 METRICS = shown_in("bench")
 DEFAULT_SIZE = (20_000, 500)  # reports and test reports of the synthetic corpus; takes a minute or two

@@ -41,7 +41,7 @@ from metric_oracle.reading import Given, say_columns_apart
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.scoring import score
 from metric_oracle.sides import Nouns, Sides
 from metric_oracle.statistics import (
     Array,

@@ -420,7 +420,10 @@ def _schema(labels: _Numbers, path: str | Path) -> str:
         schemas.add(schema)
     if len(schemas) > 1:
         raise InputError(
-            "labels", "must be of one schema", f"{' and '.join(sorted(schemas))} in {path}", "Split the file."
+            "labels of entities",
+            "must be of one schema",
+            f"{' and '.join(sorted(schemas))} in {path}",
+            "Split the file.",
         )
     return next(iter(schemas), "radgraph")
 

@@ -239,7 +239,7 @@ def find_encoder(encoder: str | Path | None, name: str) -> Path:
     ):
         got = folder or "nothing of that name here or in the Hugging Face cache"
         raise InputError(
-            "encoder",
+            "radgraph_encoder",
             f"must be a folder with config.json and tokenizer.json or vocab.txt of {name}",
             got,
             "Fetch these files and pass their folder.",
@@ -268,14 +268,14 @@ def build_encoder(folder: Path) -> tuple[Any, Any, tuple[int, int]]:
     # transformers and its tokenizers raise many errors for files of another kind, even Exception itself.
     except Exception as error:
         raise InputError(
-            "encoder",
+            "radgraph_encoder",
             f"must hold files that transformers {transformers.__version__} reads",
             f"{type(error).__name__} from {folder}",
             "Fetch config.json and the tokenizer's files again.",
         ) from error
     if not is_usable:
         raise InputError(
-            "encoder",
+            "radgraph_encoder",
             "must have a tokenizer that adds a start and an end token and has no more word pieces than "
             "config.json says",
             f"another in {folder}",

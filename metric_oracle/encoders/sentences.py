@@ -353,7 +353,7 @@ def _find_rules() -> Path:
     paths = [path for folder in folders or () if (path := Path(folder).parent / "resources/en" / RULES).is_file()]
     if not paths:
         raise BackendError(
-            "sentences",
+            "the splitting into sentences for `entities`",
             f"must have medspaCy's {RULES}, in the folder of the model or of an installed medspaCy",
             "none",
             "Install it: pip install --no-deps medspacy.",
@@ -376,7 +376,7 @@ def _read_rules(path: Path) -> _Rules:
         rules = []
     if {kind for _, kind, _ in rules} != {_BEGIN, _END}:
         raise InputError(
-            "sentences",
+            "the splitting into sentences for `entities`",
             f"must have rules with a pattern, a score and {_BEGIN} or {_END}, separated by tabs",
             f"another file, {path}",
             f"Pass medspaCy's {RULES}.",

@@ -50,7 +50,7 @@ class CopiedCases:
                 "copies",
                 f"must be made with index {index.fingerprint[:12]} ({index.folder})",
                 f"one made with {made_with[:12]}",
-                "Pass the other index, or run overlap with this one.",
+                "Pass the other index, or run `mo.overlap` with this one.",
             )
 
     @property

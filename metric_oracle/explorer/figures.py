@@ -13,7 +13,7 @@ from metric_oracle.findings.results import Results, bound_under
 from metric_oracle.findings.views import pool_lines
 from metric_oracle.raters.alignment import Alignment, align
 from metric_oracle.raters.failure_modes import FailureModes, failure_modes
-from metric_oracle.retrieval.expectation import Expectation
+from metric_oracle.scores.expectation import Expectation
 from metric_oracle.tables.systems import is_oracle, name_of_results
 
 

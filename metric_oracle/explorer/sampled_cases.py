@@ -10,8 +10,8 @@ import numpy as np
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.samples import Samples
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval.groups import pairwise
 from metric_oracle.samples.consensus import consensus
+from metric_oracle.scores.groups import pairwise
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from metric_oracle.explorer.cases import Cases
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.records import COMPOSITE
-from metric_oracle.retrieval.pair_scores import score_rows
+from metric_oracle.scores.pair_scores import score_rows
 
 
 def cross_scores(cases: Cases, q: int, rows: Sequence[int]) -> dict[int, dict[str, float | None]]:

@@ -153,7 +153,8 @@ def kinds_of(reports: Reports, metrics: Sequence[str] | None) -> list[str]:
         if kind in lacking:
             needs = REPRESENTATIONS[kind].source
             assert needs is not None  # a representation without a source is made of the texts, which are always there
-            raise InputError(needs.plural, f"must be given for metric {name!r}", "none", f"Add {needs.option}.")
+            whose = f"{needs.plural} of the reports"
+            raise InputError(whose, f"must be given for metric {name!r}", "none", f"Add {needs.option}.")
     return [kind for kind in STORED if kind in kinds]
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
 from metric_oracle.base.progress import Progress
+from metric_oracle.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
 from metric_oracle.indexes.shard_build import Slice, has_shard, make_shard
 from metric_oracle.indexes.shards import shard_name
 

@@ -19,7 +19,6 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.checksum import METADATA, SIGNATURE, TABLE, record_of, seal, write_parquet
-from metric_oracle.base.cluster import Beat, Task, WorkerProgress, run_tasks
 from metric_oracle.base.declarations import Uses
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import checksum, identify, replacing
@@ -27,6 +26,7 @@ from metric_oracle.base.job import Job
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.base.reprs import OneLine
 from metric_oracle.base.validation import public
+from metric_oracle.cluster import Beat, Task, WorkerProgress, run_tasks
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.vectors import read_ids

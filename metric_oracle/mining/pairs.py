@@ -27,7 +27,7 @@ from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.store import to_arrow, to_numpy
 from metric_oracle.mining.mined_files import MinedFile
 from metric_oracle.retrieval.corpus_index import corpus_of
-from metric_oracle.retrieval.verification import recorded_metric
+from metric_oracle.verification.verify import recorded_metric
 
 TREC = "trec"
 _WITH_NEGATIVES = ("triplet", "labeled-list")  # shapes that mean nothing without negatives

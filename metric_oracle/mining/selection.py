@@ -130,7 +130,7 @@ class Selection(Checked, call="selection=mo.Selection({})"):
 def check_selection(selection: Selection, k: int) -> None:
     """Raise InputError unless the values are valid and fit k candidates for each anchor."""
     if selection.range_max is not None:
-        check_in_range("range_max", selection.range_max, ge=selection.range_min + k, note=" (range_min + k)")
+        check_in_range("range_max", selection.range_max, ge=selection.range_min + k, note=" (`range_min` + `k`)")
     if selection.sampling_strategy == "random":
         step = "Say how many of the best candidates to draw from."
         check_given("range_max", selection.range_max, "for random sampling", step)

@@ -18,7 +18,7 @@ from metric_oracle.findings.score_names import DIRECTIONS, direction_of
 from metric_oracle.metrics import ALIASES, METRICS, get_metric, names_of
 from metric_oracle.raters.rated_sets import read_rated_set
 from metric_oracle.raters.ratings import Rated, match_pairs
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.scoring import score
 from metric_oracle.statistics import Array
 
 _NO_SCORES = ("", "index", "rank", "row", "n_ties")

@@ -1,1 +1,1 @@
-"""Exact search of an index, results and their files, verification of results, and baselines."""
+"""Exact search of an index, or of a set of shards."""

@@ -191,7 +191,7 @@ def _altered(path: Path) -> None:
     """Raise InputError, because a part file was changed after it was written."""
     raise InputError(
         "parts",
-        "must be unchanged since retrieve wrote them",
+        "must be unchanged since `mo.retrieve` wrote them",
         f"{path}, whose lines were changed",
         "Search this part again.",
     )

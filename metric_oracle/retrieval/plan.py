@@ -168,7 +168,7 @@ def open_runner(runner: str | None, address: str | None, num_gpus: float | None,
         of_runner = {"address": address, "num_gpus": num_gpus}
         check_left_out(of_runner, "without a runner", "Add `runner='ray'`.")
         return None
-    from metric_oracle.base.cluster import runner_of
+    from metric_oracle.cluster import runner_of
 
     return runner_of(address, num_gpus, threads)
 

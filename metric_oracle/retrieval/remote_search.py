@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.base.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
 from metric_oracle.base.errors import IndexFormatError
 from metric_oracle.base.progress import Advance
+from metric_oracle.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.combined import CombinedDocuments

@@ -54,7 +54,7 @@ def read_weights(path: str | Path) -> Metric:
         )
     if opened(content) is None:
         raise InputError(
-            f"{path} was changed after fit-composite wrote it.",
+            f"{path} was changed after `mo.fit_composite` wrote it.",
             f"Fit it again, or delete its field {SIGNATURE!r} to use numbers of your own.",
         )
     if version != VERSION:

@@ -37,7 +37,6 @@ from metric_oracle.indexes.shards import section_of
 from metric_oracle.judges.given import opened_judges, parted
 from metric_oracle.judges.judge import Judge
 from metric_oracle.records import Metric, sign_of
-from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.search import digest
 from metric_oracle.samples.matrices import (
@@ -53,6 +52,7 @@ from metric_oracle.samples.matrices import (
     scores_with,
     signature_of,
 )
+from metric_oracle.scores.groups import expected_scores
 from metric_oracle.sides import Nouns, Sides
 from metric_oracle.statistics import (
     LEVEL,

@@ -23,7 +23,6 @@ from metric_oracle.judges.given import opened_judges, parted
 from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import get_metric
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.groups import expected_scores
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.samples.matrices import (
     CountedIndex,
@@ -37,6 +36,7 @@ from metric_oracle.samples.matrices import (
     of_samples,
     signature_of,
 )
+from metric_oracle.scores.groups import expected_scores
 from metric_oracle.sides import Sides
 from metric_oracle.statistics import Array, first_best
 

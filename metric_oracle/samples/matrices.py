@@ -23,9 +23,9 @@ from metric_oracle.metrics import REPRESENTATIONS, check_searched, get_metric
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_alone, with_frequencies
 from metric_oracle.retrieval.corpus_index import counted_of
-from metric_oracle.retrieval.groups import score_groups
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pair_scores import metric_entries, places_of
+from metric_oracle.scores.groups import score_groups
+from metric_oracle.scores.pair_scores import metric_entries, places_of
 
 _USED = ("idf", "rescale", "threads")
 # Arguments of the functions that score samples.

@@ -111,7 +111,7 @@ class Source:
         joined = np.array([place.get(i, -1) for i in canonical_ids(ids, "ids")], np.int64)
         if len(joined) and joined.max() < 0 and not is_piece:
             raise InputError(
-                self.record.plural,
+                self.argument,
                 "must share ids with the reports",
                 f"none of {len(ids)} report ids among {len(table.ids)} in {table_name}",
                 f"Pass the file that belongs to these reports.{ids_hint(ids, table.ids)}",

@@ -28,7 +28,7 @@ from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.writing import check_folder
 from metric_oracle.raters.names import rater_name
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.scoring import score
 from metric_oracle.survey.folder import Survey, SurveyFolder, open_cells, open_survey, read_key
 from metric_oracle.survey.log import Counts
 

@@ -24,9 +24,9 @@ from metric_oracle.indexes.build import build_index
 from metric_oracle.indexes.shards import open_index
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import reports
-from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.plan import retrieve
 from metric_oracle.retrieval.thread_pool import n_threads
+from metric_oracle.scores.baselines import baseline
 from metric_oracle.sources.token_states import load_encoder
 from metric_oracle.synthetic import example
 

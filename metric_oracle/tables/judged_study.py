@@ -24,14 +24,14 @@ from metric_oracle.indexes.store import to_arrow
 from metric_oracle.judges.given import MetricsOrJudges, one_judge
 from metric_oracle.judges.judge import Judge, Pair
 from metric_oracle.metrics import METRICS
-from metric_oracle.retrieval.baselines import DRAWS, drawn_rows
-from metric_oracle.retrieval.candidate_pools import CandidatePool, PoolRows, planned_pool
-from metric_oracle.retrieval.expectation import judged_expectation
+from metric_oracle.pools.candidate_pools import CandidatePool, PoolRows, planned_pool
+from metric_oracle.pools.pair_files import PairsToJudge, pairs_to_judge
+from metric_oracle.pools.rerank import rerank_pools
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pair_files import PairsToJudge, pairs_to_judge
-from metric_oracle.retrieval.pair_scores import score_rows, with_judge
 from metric_oracle.retrieval.plan import plan, plan_scores
-from metric_oracle.retrieval.rerank import rerank_pools
+from metric_oracle.scores.baselines import DRAWS, drawn_rows
+from metric_oracle.scores.expectation import judged_expectation
+from metric_oracle.scores.pair_scores import score_rows, with_judge
 from metric_oracle.sides import Sides
 from metric_oracle.tables.study_folder import Steps, file_name
 from metric_oracle.tables.study_inputs import CHANCE_SEED, OF_STUDY, ModelReports, TestReports, study_inputs

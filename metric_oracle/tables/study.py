@@ -31,16 +31,16 @@ from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.judges.given import MetricsOrJudges, opened_judges, parted
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS, SOURCES
+from metric_oracle.pools.candidate_pools import planned_pool
 from metric_oracle.reading import AttachedReports
-from metric_oracle.retrieval.baselines import identity
-from metric_oracle.retrieval.candidate_pools import planned_pool
 from metric_oracle.retrieval.checks import with_frequencies
-from metric_oracle.retrieval.expectation import expectation_of
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pair_scores import score_rows
 from metric_oracle.retrieval.plan import plan, plan_scores
-from metric_oracle.retrieval.sampled import sampled_means
 from metric_oracle.retrieval.search import digest
+from metric_oracle.scores.baselines import identity
+from metric_oracle.scores.expectation import expectation_of
+from metric_oracle.scores.pair_scores import score_rows
+from metric_oracle.scores.sampled import sampled_means
 from metric_oracle.sides import Sides
 from metric_oracle.sources.attaching import attach_sources, run_models
 from metric_oracle.sources.token_states import OpenedEncoder

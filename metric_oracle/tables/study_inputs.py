@@ -19,14 +19,14 @@ from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import AnyIndex, Index, open_index
 from metric_oracle.indexes.shards import is_set, not_one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, names_of, shown_in
+from metric_oracle.pools.candidate_pools import ALL, read_pool
+from metric_oracle.pools.pooled_oracle import RANDOM as DRAWN
 from metric_oracle.reading import AttachedReports, Given, loaded
-from metric_oracle.retrieval.candidate_pools import ALL, read_pool
 from metric_oracle.retrieval.checks import check_section
 from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.document_pairs import scorable_rows
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.plan import asked
-from metric_oracle.retrieval.pooled_oracle import RANDOM as DRAWN
 from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.sides import Nouns, Sides
 from metric_oracle.sources.attaching import attached_sources

@@ -16,8 +16,8 @@ from metric_oracle.judges.judge import judge_entry
 from metric_oracle.metrics import METRICS, find_metric, get_metric
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import counted_entry
-from metric_oracle.retrieval.expectation import Expectation, read_expectation
-from metric_oracle.retrieval.pair_scores import MADE, SETTINGS
+from metric_oracle.scores.expectation import Expectation, read_expectation
+from metric_oracle.scores.pair_scores import MADE, SETTINGS
 
 # Entries of the signature that must be equal for all systems of a table.
 _SHARED = ("section", "references", "version")

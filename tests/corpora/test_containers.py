@@ -19,7 +19,7 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.streams import can_stream, stream_reports
 from metric_oracle.corpora.texts import MISSING_WORDS
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.scoring import score
 from metric_oracle.sources.labels import as_labels
 from support.workbooks import write_workbook
 

@@ -134,7 +134,7 @@ def test_annotator_without_such_a_level(tmp_path):
             {"0": graph("x", {"1": entity("x", "Finding")})},
             "has labels of entities that are neither RadGraph's nor RadGraph-XL's",
         ),
-        ({"0": FIRST, "1": LONG}, "labels must be of one schema; got radgraph and radgraph-xl"),
+        ({"0": FIRST, "1": LONG}, "labels of entities must be of one schema; got radgraph and radgraph-xl"),
     ],
 )
 def test_bad_files(tmp_path, content, match):

@@ -14,9 +14,9 @@ import metric_oracle as mo
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.tables import read_table
-from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.baselines import baseline
+from metric_oracle.scores.scoring import score
 from support import AT_ONCE
 
 SPLIT_COLUMNS = "dicom_id,study_id,subject_id,split\n"

@@ -362,14 +362,12 @@ def test_folders_that_are_none(folders, tmp_path, monkeypatch):
     # Without rules in the folder or an installed medspaCy.
     lone = copied(recogniser, tmp_path / "lone", rush_rules=None)
     monkeypatch.setattr(sentences, "find_spec", lambda name: None)
-    match = (
-        r"sentences must have medspaCy's rush_rules\.tsv, .* got none\. Install it: pip install --no-deps medspacy\."
-    )
+    match = r"into sentences for `entities` must have medspaCy's .* got none\. Install it: pip install --no-deps"
     refuses(match, lone, encoder, BackendError)
     for number, content in enumerate((b"", b"a\tb\tc", b"\xff\xfe", b"\\a\t0\tstbegin\n", b"\t2\tstend\n")):
         foreign = copied(recogniser, tmp_path / f"foreign{number}", rush_rules=content)
         refuses(
-            r"sentences must have rules with a pattern, a score and stbegin or stend, .* Pass medspaCy's",
+            r"into sentences for `entities` must have rules with .* stbegin or stend, .* Pass medspaCy's",
             foreign,
             encoder,
         )

@@ -21,9 +21,9 @@ from metric_oracle.raters.interrater import agreement
 from metric_oracle.raters.names import agreement_cell
 from metric_oracle.reading import reports
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.expectation import expectation
+from metric_oracle.scores.scoring import score
 from metric_oracle.survey.export import status_table
 from metric_oracle.synthetic.demo import DemoOutcome, MetricOutcome, demo_tables
 from metric_oracle.tables.compare import compare

@@ -29,8 +29,8 @@ from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.verification import verify
 from metric_oracle.sources.token_states import OpenedEncoder, load_encoder
+from metric_oracle.verification.verify import verify
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 WORDS = ["no", "acute", "process", "heart", "normal", "lungs", "clear", ".", "effusion", "left", "right", "small"]
@@ -586,7 +586,7 @@ def test_storage_that_is_none():
 
 def test_encoding_is_asked_for(tmp_path):
     match = (
-        r"^token states must be given for metric 'bertscore:recall'; got none\. "
+        r"^token states of the reports must be given for metric 'bertscore:recall'; got none\. "
         r"Add `mo\.reports\(\.\.\., encoder=NAME\|FOLDER\)`\.$"
     )
     with pytest.raises(InputError, match=match):

@@ -31,7 +31,7 @@ from metric_oracle.kernels import _build
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.scoring import score
 from metric_oracle.sources.attaching import attach_sources
 from metric_oracle.sources.contract import Attachment
 from support import HANG
@@ -528,7 +528,7 @@ def test_no_reports(tmp_path):
     ],
 )
 def test_metric_without_its_inputs(tmp_path, metric, what, option):
-    match = rf"^{what} must be given for metric '{metric}'; got none\. Add {re.escape(option)}\.$"
+    match = rf"^{what} of the reports must be given for metric '{metric}'; got none\. Add {re.escape(option)}\.$"
     with pytest.raises(InputError, match=match):
         index_module.build_index(plain("ab", "cd"), tmp_path / "I", metrics=["bleu", metric])
     assert not os.listdir(tmp_path)
@@ -582,10 +582,10 @@ def test_labels_without_ids_go_by_row(corpus, tmp_path):
 
 
 def test_ids_on_one_side_only(corpus):
-    match = r"^labels must share ids with the reports; got none of 2 report ids among 120 in .*\. Pass the"
+    match = r"^chexbert_labels must share ids with the reports; got none of 2 report ids among 120 in .*\. Pass the"
     with pytest.raises(InputError, match=match):
         attach_sources(Reports(["1", "2"], ["a", "b"]), chexbert_labels=corpus["train_labels"], uncertain="blank")
-    with pytest.raises(InputError, match=r"^embeddings must share ids with the reports; got none of 1 report"):
+    with pytest.raises(InputError, match=r"^chexbert must share ids with the reports; got none of 1 report"):
         attach_sources(Reports(["1"], ["a"]), chexbert=corpus["train_embeddings"])
 
 

@@ -19,8 +19,8 @@ from metric_oracle.kernels.crg.score import contribution, crg
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.verification import verify
 from metric_oracle.sources.contract import Attachment
+from metric_oracle.verification.verify import verify
 
 # Table 2 of Hamamci et al. (MIDL 2025): TP, FN, FP, TN, CRG printed, CRG of these counts.
 TABLE_2 = {

@@ -19,8 +19,8 @@ from metric_oracle.reading import reports
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.verification import verify
 from metric_oracle.retrieval.weights import FORMAT, VERSION, read_weights
+from metric_oracle.verification.verify import verify
 
 TERMS = {
     "bertscore": {"mean": 0.5, "scale": 0.25, "weight": -0.5},

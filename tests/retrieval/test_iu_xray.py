@@ -16,10 +16,10 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports, read_reports
+from metric_oracle.pools.rerank import rerank
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.rerank import rerank
+from metric_oracle.scores.expectation import expectation
 from metric_oracle.tables.study import study
 from support.sequences import subsequence
 

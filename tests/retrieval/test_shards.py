@@ -10,7 +10,7 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.findings.results import Results, read_part
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.kernels import load_kernel
-from metric_oracle.retrieval.pair_scores import score_rows
+from metric_oracle.scores.pair_scores import score_rows
 
 KINDS = ("identity", "random", "most-frequent")
 
@@ -136,7 +136,7 @@ def test_parts_that_do_not_fit_are_refused(made, tmp_path):
     Results(cut.table.slice(1), cut.signature).write(tmp_path / "cut.parquet")
     refused(
         [one, tmp_path / "cut.parquet", *rest],
-        r"^merge: parts must be unchanged since retrieve wrote them; got .*cut\.p",
+        r"^merge: parts must be unchanged since `mo\.retrieve` wrote them; got .*cut\.p",
     )
     whole = tmp_path / "whole.parquet"
     mo.retrieve(made[1], made[2], "radgraph").write(whole)

@@ -9,7 +9,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
-from metric_oracle.retrieval.groups import expected_scores
+from metric_oracle.scores.groups import expected_scores
 from metric_oracle.synthetic.example import write_example
 
 WORDS = ("no", "acute", "edema", "small", "left", "effusion", "clear", ".")

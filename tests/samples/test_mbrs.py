@@ -8,7 +8,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
-from metric_oracle.retrieval.rewards import Scorer
+from metric_oracle.scores.rewards import Scorer
 
 pytest.importorskip("mbrs", reason="mbrs is not installed: nox -s mbrs")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of packages that are not ours

@@ -9,7 +9,7 @@ import pytest
 
 from metric_oracle.base.errors import InputError
 from metric_oracle.explorer.cases import read_cases
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.scoring import score
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.foreign import read_foreign
 

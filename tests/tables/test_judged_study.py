@@ -11,7 +11,7 @@ from pyarrow import parquet
 import metric_oracle as mo
 import metric_oracle.retrieval.plan as plan_module
 from metric_oracle.base.errors import InputError
-from metric_oracle.retrieval.baselines import drawn_rows
+from metric_oracle.scores.baselines import drawn_rows
 from metric_oracle.tables.judged_study import default_pool
 from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM, is_yardstick
 

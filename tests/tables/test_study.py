@@ -18,13 +18,12 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.findings.results import read_results, read_scores
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval import sampled
-from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.expectation import expectation
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.scoring import score
-from metric_oracle.retrieval.verification import verify
+from metric_oracle.scores import sampled
+from metric_oracle.scores.baselines import baseline
+from metric_oracle.scores.expectation import expectation
+from metric_oracle.scores.scoring import score
 from metric_oracle.synthetic.corpus import MODELS, write_synthetic
 from metric_oracle.tables import study, study_folder
 from metric_oracle.tables.study import (
@@ -35,6 +34,7 @@ from metric_oracle.tables.study import (
     oracle_name,
 )
 from metric_oracle.tables.study_folder import STEPS, write_study
+from metric_oracle.verification.verify import verify
 from support import write
 
 METRICS = ["bleu-2", "rouge-l", "radgraph", "chexbert", "bertscore", "radcliq"]

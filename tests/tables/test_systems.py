@@ -12,10 +12,10 @@ from metric_oracle.corpora.reports import read_reports
 from metric_oracle.findings.results import Scores, read_results
 from metric_oracle.kernels.crg.score import contribution, crg
 from metric_oracle.reading import reports
-from metric_oracle.retrieval.baselines import baseline
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.expectation import expectation, read_expectation
 from metric_oracle.retrieval.plan import retrieve
+from metric_oracle.scores.baselines import baseline
+from metric_oracle.scores.expectation import expectation, read_expectation
 from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.crg import score_crg

@@ -14,7 +14,7 @@ from metric_oracle.explorer.figures import sections
 from metric_oracle.explorer.rated_cases import RatedCases
 from metric_oracle.explorer.report import write_report
 from metric_oracle.raters.ratings import CATEGORIES, Ratings
-from metric_oracle.retrieval.expectation import expectation, read_expectation
+from metric_oracle.scores.expectation import expectation, read_expectation
 from metric_oracle.web.render import visible
 from support.pages import NASTY, bare, client_of, made_up
 

@@ -12,7 +12,7 @@ import torch
 from mbrs.metrics import Metric, register
 
 from metric_oracle.base.errors import InputError, shown
-from metric_oracle.retrieval.rewards import Scorer
+from metric_oracle.scores.rewards import Scorer
 
 
 @register("metric_oracle")

@@ -15,13 +15,13 @@ from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.metrics import find_metric
+from metric_oracle.pools.pooled_oracle import RANDOM
 from metric_oracle.records import COMPOSITE
-from metric_oracle.retrieval.baselines import drawn_rows
 from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import Plan, asked, plan
-from metric_oracle.retrieval.pooled_oracle import RANDOM
 from metric_oracle.retrieval.result_table import n_scorable
+from metric_oracle.scores.baselines import drawn_rows
 
 ALL = "all"
 SIZE = 200  # default number of reports in a pool
@@ -162,14 +162,14 @@ def planned_pool(
     of_lists = {name: _options_of(name, sizes, options) for name in sizes}
     try:
         metrics = [asked(name, own)[0] for name, own in of_lists.items()]
+        opened = corpus_of(index, metrics, progress)
+        # The metrics have what the weights file says.
+        unweighted = [replace(own, weights=None) for own in of_lists.values()]
+        searches = [plan(opened, metric, own) for metric, own in zip(metrics, unweighted, strict=True)]
     except InputError as error:
         if error.argument != "metric":
             raise
         raise InputError("a metric of `pool`", error.rule, error.value, error.step) from None
-    opened = corpus_of(index, metrics, progress)
-    # The metrics have what the weights file says.
-    unweighted = [replace(own, weights=None) for own in of_lists.values()]
-    searches = [plan(opened, metric, own) for metric, own in zip(metrics, unweighted, strict=True)]
     for search, size in zip(searches, sizes.values(), strict=True):
         n_rows = n_scorable(opened, search.metric)
         if size is not None and not 1 <= size <= n_rows:

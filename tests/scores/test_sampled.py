@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.retrieval import sampled
-from metric_oracle.retrieval.expectation import expectation_of
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan_scores
-from metric_oracle.retrieval.sampled import sampled_means
+from metric_oracle.scores import sampled
+from metric_oracle.scores.expectation import expectation_of
+from metric_oracle.scores.sampled import sampled_means
 
 pytestmark = pytest.mark.usefixtures("fake_encoder")
 WORDS = [f"w{i}" for i in range(40)]

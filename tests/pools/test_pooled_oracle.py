@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import beta, kendalltau
 
+from metric_oracle.pools.pooled_oracle import JudgedPool, PooledOracle, points, pooled_oracle, upper_limit
+from metric_oracle.pools.pooled_oracle import tau_within as tau_of_pools
 from metric_oracle.raters.rank_correlation import draw, side, tau_within
-from metric_oracle.retrieval.pooled_oracle import JudgedPool, PooledOracle, points, pooled_oracle, upper_limit
-from metric_oracle.retrieval.pooled_oracle import tau_within as tau_of_pools
 from metric_oracle.statistics import intervals
 
 JUDGE = {"name": "green", "version": "1", "direction": "higher", "best": 1.0}

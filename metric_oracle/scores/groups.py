@@ -26,8 +26,8 @@ from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.corpus_index import counted_of
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.pair_scores import complete_pairs, places_of
 from metric_oracle.retrieval.thread_pool import n_threads, run_blocks
+from metric_oracle.scores.pair_scores import complete_pairs, places_of
 from metric_oracle.sides import Sides
 
 _NAME = "candidates"

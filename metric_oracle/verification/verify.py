@@ -27,7 +27,6 @@ from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
-from metric_oracle.retrieval import baselines
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.corpus_index import corpus_of
@@ -37,6 +36,7 @@ from metric_oracle.retrieval.kernels import load_kernel, load_reference
 from metric_oracle.retrieval.result_table import most_frequent_row, put_most_frequent_first
 from metric_oracle.retrieval.search import BLOCK, digest
 from metric_oracle.retrieval.weights import metric_of
+from metric_oracle.scores import baselines
 
 # Settings of a search by their names in the signature.
 _SETTINGS = {"idf": "idf", "rescale": "rescaled", "prevalence": "prevalence"}
@@ -59,7 +59,7 @@ def _verify(
     For every line, the plain scorer computes the score and its components again, and ids, texts, ranks, `fallback`,
     `exact` and `n_ties` are compared. The last score of a query may also belong to rows that are not listed. So only
     the brute-force search can check its `n_ties`, and whether the right rows are listed at all; see
-    `retrieval.brute_force`.
+    `verification.brute_force`.
 
     The result of a baseline involves no search. Its rows are chosen again: the draws by the seed in the signature, the
     most frequent report, or the query itself. The rows of "nearest" are chosen again if its image vectors are given.
@@ -98,7 +98,7 @@ def _verify(
     _check_states(signature, pairs.settings)
     positions = np.sort(np.random.default_rng(seed).permutation(len(queries.ids))[: 0 if kind else sample])
     asked = np.unique(pairs.which[positions]).tolist()
-    from metric_oracle.retrieval import brute_force
+    from metric_oracle.verification import brute_force
 
     total = len(columns["row"]) + brute_force.n_pairs(pairs, asked)
     tell = counter(progress, "pairs", total)
@@ -437,7 +437,7 @@ class _Check:
 
         `asked` are the numbers of their distinct queries, ascending.
         """
-        from metric_oracle.retrieval import brute_force
+        from metric_oracle.verification import brute_force
 
         listed: dict[str, list[tuple[Any, ...]]] = {self.queries.ids[i]: [] for i in positions.tolist()}
         for query, *answer in zip(*(self.columns[name] for name in _LISTED), strict=True):

@@ -22,12 +22,12 @@ from metric_oracle.kernels.cosine import reference as cosine
 from metric_oracle.kernels.radgraph import reference as radgraph
 from metric_oracle.kernels.rouge_l import reference as rouge_l
 from metric_oracle.metrics import METRICS, SEARCHED
-from metric_oracle.retrieval import scoring
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, score_rows
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores import scoring
+from metric_oracle.scores.pair_scores import DEFAULT_METRICS, score_rows
+from metric_oracle.scores.scoring import score
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.tables.compare import compare
 from support import beside

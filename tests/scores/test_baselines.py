@@ -194,7 +194,7 @@ def test_the_answer_does_not_depend_on_threads_or_blocks(world, monkeypatch):
     kernel = import_module("metric_oracle.kernels.radgraph.cpu").Backend
     monkeypatch.setattr(kernel, "capabilities", replace(kernel.capabilities, queries_at_once=1))
     for n in (1, 3):
-        monkeypatch.setattr("metric_oracle.retrieval.expectation.n_threads", lambda n=n: n)
+        monkeypatch.setattr("metric_oracle.scores.expectation.n_threads", lambda n=n: n)
         again = mo.expectation(*world, "radgraph")
         assert again.table.equals(found.table)
         assert again.edges.tolist() == found.edges.tolist()

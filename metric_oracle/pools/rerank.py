@@ -38,15 +38,15 @@ from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.judges.given import GivenJudge, crepe_judge, keep_answers, one_judge
 from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import METRICS
+from metric_oracle.pools.candidate_pools import DEFAULT, CandidatePool, PoolRows, planned_pool
+from metric_oracle.pools.pooled_oracle import JudgedPool, PooledOracle, pooled_oracle
 from metric_oracle.reading import Queries, attached, loaded
-from metric_oracle.retrieval.candidate_pools import DEFAULT, CandidatePool, PoolRows, planned_pool
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.merge import BestRows
 from metric_oracle.retrieval.options import SETTINGS, SearchOptions, with_arguments
-from metric_oracle.retrieval.pooled_oracle import JudgedPool, PooledOracle, pooled_oracle
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
-from metric_oracle.retrieval.scoring import open_crepe
 from metric_oracle.retrieval.search import digest
+from metric_oracle.scores.scoring import open_crepe
 
 LEVEL = 0.95
 BLOCK = 1 << 20  # pairs that a judge gets at a time, up to the end of a reference

@@ -10,9 +10,9 @@ import metric_oracle as mo
 from metric_oracle.base.errors import InputError
 from metric_oracle.findings.results import read_results
 from metric_oracle.findings.views import pool_lines
-from metric_oracle.retrieval import rerank as module
-from metric_oracle.retrieval.baselines import drawn_rows
-from metric_oracle.retrieval.candidate_pools import planned_pool
+from metric_oracle.pools import rerank as module
+from metric_oracle.pools.candidate_pools import planned_pool
+from metric_oracle.scores.baselines import drawn_rows
 from metric_oracle.tables.systems import is_oracle
 from support import assert_refused, write
 

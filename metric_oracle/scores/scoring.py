@@ -27,7 +27,7 @@ from metric_oracle.reading import Given
 from metric_oracle.retrieval.checks import with_frequencies
 from metric_oracle.retrieval.corpus_index import counted_of
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.pair_scores import DEFAULT_METRICS, score_rows, with_judge
+from metric_oracle.scores.pair_scores import DEFAULT_METRICS, score_rows, with_judge
 from metric_oracle.sides import SCORED, Joined, Sides
 from metric_oracle.sources.attaching import can_make
 from metric_oracle.sources.pair_models import open_pair_models

@@ -10,10 +10,10 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
-from metric_oracle.retrieval.baselines import drawn_rows
-from metric_oracle.retrieval.controlled import controlled_means
-from metric_oracle.retrieval.expectation import read_expectation
 from metric_oracle.retrieval.plan import plan_scores
+from metric_oracle.scores.baselines import drawn_rows
+from metric_oracle.scores.controlled import controlled_means
+from metric_oracle.scores.expectation import read_expectation
 from metric_oracle.tables.systems import read_system
 
 

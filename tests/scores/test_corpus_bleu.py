@@ -10,7 +10,7 @@ from metric_oracle.base.option_types import LEGACY
 from metric_oracle.corpora.read import Read
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.findings.corpus_bleu import corpus_bleu, counts_in, of_scores
-from metric_oracle.retrieval.scoring import score
+from metric_oracle.scores.scoring import score
 from metric_oracle.tables.compare import compare
 from support import published
 

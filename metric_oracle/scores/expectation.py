@@ -35,15 +35,15 @@ from metric_oracle.judges.given import GivenJudge, one_judge
 from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import Queries, attached, loaded
-from metric_oracle.retrieval.baselines import DRAWS, SEED, drawn_rows
 from metric_oracle.retrieval.checks import section_entry
-from metric_oracle.retrieval.controlled import controlled_means
 from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan_scores
-from metric_oracle.retrieval.sampled import ROUNDS, SPARE
 from metric_oracle.retrieval.search import digest, signature
 from metric_oracle.retrieval.thread_pool import n_threads, run_blocks
+from metric_oracle.scores.baselines import DRAWS, SEED, drawn_rows
+from metric_oracle.scores.controlled import controlled_means
+from metric_oracle.scores.sampled import ROUNDS, SPARE
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS_OF_STUDY = 128

@@ -13,9 +13,9 @@ from metric_oracle.encoders.crepe import Crepe
 from metric_oracle.findings.results import read_results
 from metric_oracle.judges.given import crepe_judge
 from metric_oracle.judges.pair_models import totals
-from metric_oracle.retrieval import rerank as module
-from metric_oracle.retrieval.candidate_pools import planned_pool
-from metric_oracle.retrieval.rerank import binomial_interval, conformal_pool, rerank_pools
+from metric_oracle.pools import rerank as module
+from metric_oracle.pools.candidate_pools import planned_pool
+from metric_oracle.pools.rerank import binomial_interval, conformal_pool, rerank_pools
 from metric_oracle.tables.systems import is_oracle, read_system
 from support import assert_refused, write
 from support.crepe import write_tiny
@@ -384,7 +384,7 @@ def test_what_a_terminal_shows(oracle, tmp_path, index, crepe):
         (["--pool", "bleu:3", "--idf", "tests"], "--idf must be left out for metric 'bleu-2'; got a value. Leave out"),
         (["--pool", "all", "--no-rescale"], "--rescale must be left out for a pool that is the whole corpus"),
         (["--pool", "bleu:3", "--crepe", "none"], "there is no file none. Check the name."),
-        ([], "--metric must be one of "),  # RadCliQ, which the index does not hold
+        ([], "a metric of --pool must be one of "),  # RadCliQ, which the index does not hold
     ],
 )  # fmt: skip
 def test_wrong_use_of_the_command(oracle, tmp_path, index, crepe, words, line):

@@ -14,10 +14,10 @@ from metric_oracle.findings.results import Results
 from metric_oracle.indexes import bertscore
 from metric_oracle.indexes.build import build_index
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval import brute_force
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.sources.token_states import load_encoder
+from metric_oracle.verification import brute_force
 from support import inputs
 
 K = 3

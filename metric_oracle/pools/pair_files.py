@@ -23,8 +23,8 @@ from metric_oracle.indexes.store import to_arrow
 from metric_oracle.judges.given import GivenJudge, one_judge
 from metric_oracle.judges.judged_files import RANK
 from metric_oracle.judges.judgements import pair_ids
+from metric_oracle.pools.candidate_pools import DEFAULT, CandidatePool, PoolRows, planned_pool
 from metric_oracle.reading import Queries, loaded
-from metric_oracle.retrieval.candidate_pools import DEFAULT, CandidatePool, PoolRows, planned_pool
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.options import SETTINGS, SearchOptions, with_arguments
 from metric_oracle.retrieval.search import digest

@@ -24,8 +24,8 @@ from metric_oracle.reading import MODELS, AttachedReports
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.checks import check_alone
 from metric_oracle.retrieval.corpus_index import counted_of
-from metric_oracle.retrieval.groups import expected_scores, score_cells
 from metric_oracle.retrieval.options import DEFAULTS
+from metric_oracle.scores.groups import expected_scores, score_cells
 from metric_oracle.sides import Sides
 from metric_oracle.sources.attaching import ARGUMENTS
 from metric_oracle.sources.contract import Source, source_of

@@ -1,0 +1,1 @@
+"""Scores of given pairs: predictions and references, groups of samples, baselines and what chance gives."""

@@ -1,0 +1,1 @@
+"""Repeat a result by brute force."""
