@@ -1,8 +1,8 @@
 """Every option of every command arrives where it is meant to: found through the app itself, not from a list.
 
 Each command runs with every function of the package below it replaced by a recorder that binds what it is called with
-to the real function's parameters. An option is right when its value arrives under its own name, or under the one that
-RENAMED gives it. Nothing is computed.
+to the real function's parameters. An option is right when its value arrives under its own name, one for reports when
+`reports` gets it, or under the name that RENAMED gives it. Nothing is computed.
 """
 
 import enum
@@ -20,6 +20,7 @@ import pytest
 import typer
 
 import metric_oracle
+from generated import registered
 from metric_oracle import cli
 from metric_oracle.commands import inputs
 from metric_oracle.corpora.read import Read
@@ -36,7 +37,6 @@ DOOR = ("cli", "commands", "declarations", "metrics", "errors", "validation", "a
 # a pattern of function.parameter.
 RENAMED = {
     ("*", "index"): r"open_index\.path",
-    ("*", "queries"): r"reports\.data",
     ("*", "--out"): r"_?write(?!_plot)\w*\.path",
     ("*", "--plot"): r"\w*plot\w*\.path",
     ("*", "--with-text"): "text",
@@ -52,16 +52,9 @@ RENAMED = {
         for side in ("corpus", "query")
         for command in ("baseline nearest", "verify")
     },
-    ("build-index", "reports"): r"reports\.data",
-    ("reports", "file"): r"reports\.data",
     ("*", "--project"): r"current\.path",
-    **{("score", side): r"reports\.data" for side in ("references", "predictions")},
-    **{(command, "candidates"): r"reports\.data" for command in ("consensus", "best-of")},
-    ("best-of", "references"): r"reports\.data",
     **{("consensus", f"--{name}"): r"write_numbers\.path" for name in ("utilities", "matrix")},
     **{(command, "--out"): rf"{command}\.out" for command in ("mine", "pairs")},
-    ("overlap", "sets"): r"reports\.data|sets",
-    ("overlap", "--references"): r"reports\.data",
     ("overlap", "--pairs"): r"write_numbers\.path",
     ("table", "systems"): r"compare\.systems",
     ("table", "--interval"): "method",
@@ -73,7 +66,6 @@ RENAMED = {
     ("compare-metrics", "--scatter"): r"write_figure\.path",
     **{(command, "--foreign"): r"read_foreign\.(?:name|path)" for command in ("table", "explore", "report")},
     **{(command, "--direction"): "directions" for command in ("table", "explore", "report")},
-    ("study", "models"): r"reports\.data|models",
     ("study", "--interval"): "method",
     ("failure-modes", "--category"): "categories",
     ("crg", "--level"): "levels",
@@ -81,13 +73,9 @@ RENAMED = {
     ("explore", "--sampled"): r"read_samples\.data",
     ("explore", "--copies"): r"read_copies\.path",
     **{(command, "--index"): r"open_index\.path" for command in ("explore", "report")},
-    **{(command, "--queries"): r"reports\.data" for command in ("explore", "report")},
     ("report", "--with-text"): r"write_report\.text",
     **{(command, "--ratings"): r"read_ratings\.path" for command in ("explore", "report")},
     **{(command, "--scores"): r"read_cases\.rated" for command in ("explore", "report")},
-    ("survey create", "references"): r"reports\.data",
-    ("survey create", "--candidates"): r"reports\.data|candidates",
-    **{("train-crepe", side): r"reports\.data" for side in ("references", "predictions")},
     **{(f"survey {command}", "survey"): "folder" for command in ("status", "export", "serve")},
 }
 # Those that choose what is called: what is typed, and the function.
@@ -180,6 +168,7 @@ def walk(command, path=()):
 
 
 COMMANDS = {" ".join(path): command for path, command in walk(typer.main.get_command(cli.app))}
+FOR_REPORTS = {f"{group.name or ''} {info.name}".strip(): info.callback.reports for *_, group, info in registered()}
 CASES = [
     (path, p.opts[0])
     for path, command in COMMANDS.items()
@@ -333,6 +322,8 @@ def test_an_option_arrives_under_its_name(oracle, calls, path, option):
         return
     own = parameter.name if (path, option) not in RENAMED else "(?!)"
     renamed = RENAMED.get((path, option)) or RENAMED.get(("*", option)) or "(?!)"
+    if parameter.name in FOR_REPORTS[path]:  # names of several sets arrive in a dict under the own name
+        own, renamed = own if "NAME=" in (parameter.metavar or "") else "(?!)", r"reports\.data"
     for words, values in samples(COMMANDS[path], parameter):
         calls.clear()
         line = line_with(path, parameter, words)
