@@ -9,12 +9,14 @@ import pytest
 from rich.console import Console
 
 import metric_oracle as mo
+from metric_oracle.base.option_types import Draws
 from metric_oracle.findings.figures import check_plot
 from metric_oracle.findings.results import read_results
 from metric_oracle.findings.views import answers_table
 from metric_oracle.reading import reports
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.scores.baselines import baseline
+from support import rule_of
 
 KINDS = ("random", "most-frequent", "identity", "nearest", "expectation")
 READ = "test reports: CSV, id study_id, column report, 12 of 12 rows\n"
@@ -177,15 +179,7 @@ def test_matplotlib_absent(fails, given, tmp_path, monkeypatch):
 
 
 def test_values_of_options(fails, given):
-    fails(
-        "baseline",
-        "random",
-        *given,
-        "--draws",
-        0,
-        match=r"baseline random: --draws must be an int from 1 to 10000",
-    )
-    fails(
-        "baseline", "random", *given, "--draws", 10001, match=r"baseline random: --draws must be an int from 1 to 1000"
-    )
+    for draws in (0, 10001):
+        match = rf"baseline random: --draws {rule_of(Draws)}; got {draws}\."
+        fails("baseline", "random", *given, "--draws", draws, match=match)
     fails("baseline", "random", *given, "--seed", -1, match=r"baseline random: --seed must be an int of at le")

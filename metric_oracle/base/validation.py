@@ -150,7 +150,7 @@ def check_call(
             checked[argument] = value, known[argument]
     for argument, (value, annotation) in checked.items():
         if not _fits(value, annotation):
-            raise ArgumentError(argument, f"must be {_named(annotation)}", kind_of(value), step)
+            raise ArgumentError(argument, f"must be {name_of_type(annotation)}", kind_of(value), step)
     for argument, (value, annotation) in checked.items():
         check_declared(argument, value, annotation)
     for argument, (value, annotation) in checked.items():
@@ -287,14 +287,14 @@ def _takes(function: Callable[..., Any], kinds: Any) -> bool:
     return True
 
 
-def _named(annotation: Any) -> str:
+def name_of_type(annotation: Any) -> str:
     """Return how a message describes an annotated type, such as "a list of strings or None"."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if _is_annotated(annotation):
         bounds = _bounds(inner[1:]) if inner[0] in (int, float) else {}
-        return f"{_named(inner[0])}{range_of(**bounds)}"
+        return f"{name_of_type(inner[0])}{range_of(**bounds)}"
     if origin in (types.UnionType, typing.Union):
-        names = [_named(alternative) for alternative in inner if not (alternative is str and Path in inner)]
+        names = [name_of_type(alternative) for alternative in inner if not (alternative is str and Path in inner)]
         names = list(dict.fromkeys(names))
         return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
     if origin is Callable:
@@ -305,11 +305,11 @@ def _named(annotation: Any) -> str:
     if origin is tuple and inner[-1] is not ...:
         return "a pair" if len(inner) == 2 else f"{len(inner)} values"
     if origin in (Sequence, Iterable, Container, list, tuple):
-        item = _named(inner[0])
+        item = name_of_type(inner[0])
         return "a list" if inner[0] is Any or " or " in item else f"a list of {item.partition(' ')[2]}s"
     if origin in (Mapping, dict):
-        return f"a dict from {_named(inner[0])} to {_named(inner[1])}"
+        return f"a dict from {name_of_type(inner[0])} to {name_of_type(inner[1])}"
     if origin is typing.Literal:
-        return _named(type(inner[0]))
+        return name_of_type(type(inner[0]))
     annotation = origin or annotation
     return _NAMES.get(annotation) or with_article(annotation.__name__.replace("ndarray", "array"))

@@ -16,6 +16,7 @@ import typer
 from hypothesis import settings
 
 from metric_oracle import cli
+from metric_oracle.base.validation import name_of_type
 from metric_oracle.corpora.entities import TYPES
 from metric_oracle.corpora.label_tables import LABELS, read_labels
 from metric_oracle.synthetic.corpus import write_synthetic
@@ -173,6 +174,11 @@ def assert_refused(outcome: tuple[int, str, str], match: str, notes: str = r"(?!
     assert SECRET.split()[0] not in err
     assert re.match("error: " + match, line), line
     assert all(re.match(notes, note) for note in before), before
+
+
+def rule_of(kind: Any) -> str:
+    """Return, as a pattern, what a message says of a value that is not of an annotated type: "must be an int"."""
+    return re.escape(f"must be {name_of_type(kind)}")
 
 
 def parse_command(words):
