@@ -6,17 +6,14 @@ from typing import Any, NamedTuple, Protocol
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.corpora.tables import Table
 from metric_oracle.corpora.usual_names import (
-    IMAGE_IDS,
-    OTHER_IDS,
+    OF_REPORTS,
     SECTIONS,
-    STUDY_IDS,
     TEXTS,
     bare_name,
+    id_columns,
+    kind_of_ids,
     section_of_column,
 )
-
-# `id` may be that of either, and the path of an image is read as its study.
-_KINDS = {"studies": (STUDY_IDS | OTHER_IDS) - {"id"}, "images": IMAGE_IDS - {"path_to_image"}}
 
 
 class IdSource(NamedTuple):
@@ -47,14 +44,17 @@ def shared_column(one: IdSource, other: IdSource) -> tuple[str, str] | None:
     """Return the name of a column of ids that both tables have, as each writes it; None if there is none.
 
     None too if both were read by it already, or the caller named both columns. One that the caller named for one side
-    is the only choice; otherwise a column of studies comes before one of images.
+    is the only choice; otherwise the order is that of `id_columns`, and one that is neither of studies nor of images is
+    shared only if one side was read by it.
     """
     free = [source.by in ("name", "key") and bool(source.columns) for source in (one, other)]
     if bare_name(one.name) == bare_name(other.name) or not any(free):
         return None
     first, second = ({bare_name(name): name for name in source.columns} for source in (one, other))
     if all(free):
-        usual = [name for usual_names in (STUDY_IDS, OTHER_IDS, IMAGE_IDS) for name in first if name in usual_names]
+        read_by = (bare_name(one.name), bare_name(other.name))
+        by_kind = [(kind, bare_name(name)) for kind, names in id_columns(one.columns) for name in names]
+        usual = [name for kind, name in by_kind if kind in OF_REPORTS or name in read_by]
     else:
         usual = [bare_name((other if free[0] else one).name)]
     return next(((first[name], second[name]) for name in usual if name in first and name in second), None)
@@ -117,10 +117,7 @@ def check_joined(
         )
     if not (one.by == other.by == "name") or bare_name(one.name) == bare_name(other.name):
         return
-    kinds = [
-        next((kind for kind, usual in _KINDS.items() if bare_name(source.name) in usual), None)
-        for source in (one, other)
-    ]
+    kinds = [kind_of_ids(source.name) for source in (one, other)]
     if None not in kinds and kinds[0] != kinds[1]:
         named = "`mo.reports(..., mo.Read(id_column=NAME))`" if are_reports else "`id_column=NAME`"
         is_taken = are_reports and "dicom_id" in (bare_name(one.name), bare_name(other.name))  # of MIMIC-CXR

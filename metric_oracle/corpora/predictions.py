@@ -26,7 +26,7 @@ from metric_oracle.corpora.tables import (
     single_texts,
 )
 from metric_oracle.corpora.texts import checked_texts, is_missing
-from metric_oracle.corpora.usual_names import IDS, has_other
+from metric_oracle.corpora.usual_names import has_other_ids
 
 # Models whose files have both sections: Yu et al. compare them so (table S7).
 _JOINTLY = ("CvT2DistilGPT2", NO_HEADER)
@@ -137,7 +137,7 @@ def _assembled(rows: Rows, path: str | Path, read: Read, wanted: str | None) -> 
     reports = sort_out(
         first, f"{what}, id {keys.name}", counts, path, keep_empty=True, section=known_section, ids_from=ids_from
     )
-    is_chosen = read.id_column is None and ids is None and has_other(ids_from.columns, IDS, [keys.name])
+    is_chosen = read.id_column is None and ids is None and has_other_ids(ids_from.columns, keys.name)
     is_cut = note == NO_HEADINGS and (read.section or wanted) is None
     chosen = [note if is_cut else "", f"id {keys.name}" if is_chosen else ""]
     return replace(reports, chosen=(*rows.chosen, *filter(None, chosen)))

@@ -41,11 +41,11 @@ from metric_oracle.corpora.text_folders import IDS_FROM, WHAT, find_text_files, 
 from metric_oracle.corpora.texts import checked_texts, count_marks, is_missing, remarks, state_of
 from metric_oracle.corpora.usual_names import (
     GENERATED,
-    IDS,
     REFERENCE,
     SECTIONS,
     TEXTS,
     has_other,
+    has_other_ids,
     matching,
     section_of_column,
     written_names,
@@ -587,7 +587,7 @@ def table_source(
     if text_column is None and len(names) == 1:
         ids_from = ids_from._replace(texts=names[0])
     is_chosen = {
-        by_id: id_column is None and has_other(table.names, IDS, [id_name]),
+        by_id: id_column is None and has_other_ids(table.names, id_name),
         by_text: text_column is None and has_other(table.names, TEXTS - GENERATED, [*names, *others]),
         left: bool(left),
         table.note: bool(table.note),

@@ -13,7 +13,7 @@ from metric_oracle.corpora.tables import (
     read_table,
     written,
 )
-from metric_oracle.corpora.usual_names import OTHER_IDS, STUDY_IDS, matching
+from metric_oracle.corpora.usual_names import id_columns
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,12 +59,15 @@ def ids_of_split(
 def _split_file_ids(table: Table, report_ids: set[str]) -> list[str]:
     """Return the ids of a table of splits; raise InputError if it has none of the reports.
 
-    If several columns may hold ids, the one with most ids of the reports is used.
+    If several columns may hold ids, the one with most ids of the reports is used, and one that is not of studies only
+    if no other has any.
     """
     best: list[str] = []
     n_best = 0
     seen: set[str] = set()
-    for name in matching(table.names, STUDY_IDS | OTHER_IDS):
+    for kind, name in ((kind, name) for kind, names in id_columns(table.names) for name in names):
+        if best and kind != "studies":
+            break
         ids = canonical_ids(table.column(name), f"{shown(name)} in {table.path}")
         seen |= set(ids)
         n_found = len(report_ids.intersection(ids))

@@ -35,7 +35,7 @@ from metric_oracle.corpora.text_files import (
     usual_quotes,
 )
 from metric_oracle.corpora.texts import MISSING_WORDS, is_missing
-from metric_oracle.corpora.usual_names import IDS, IMAGE_IDS, TEXTS, bare_name, id_names, is_report, matching
+from metric_oracle.corpora.usual_names import IDS, IMAGE_IDS, TEXTS, bare_name, id_columns, is_report
 from metric_oracle.corpora.workbooks import read_sheet
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class Table:
     @property
     def has_ids(self) -> bool:
         """Return whether the rows have ids that can be found without the name of a column."""
-        return self.keys is not None or bool(id_names(self.names) or matching(self.names, IMAGE_IDS))
+        return self.keys is not None or bool(id_columns(self.names))
 
     @property
     def may_have_ids(self) -> bool:
@@ -251,9 +251,10 @@ class Table:
     def id_cells(self, id_column: str | None = None, *, is_optional: bool = False) -> "pl.Series | None":
         """Return the column with the ids of the rows, as they are; None if there is none.
 
-        It is `id_column` if the caller names it. Otherwise a column with a usual id name comes before the keys, and one
-        of studies before one of images, because the unit of analysis is the study. Where either may be the ids,
-        InputError is raised; with `is_optional` it says that the option id_column can name the column.
+        It is `id_column` if the caller names it. Otherwise a column with a usual name for ids of studies or of images
+        comes before the keys, one of studies first, because the unit of analysis is the study; other usual ids count
+        where there are no keys. Where either may be the ids, InputError is raised; with `is_optional` it says that the
+        option id_column can name the column.
         """
         keys = self.keys
         if id_column is not None:
@@ -306,16 +307,16 @@ class Table:
 
     def _own_ids(self, is_optional: bool) -> "pl.Series | None":
         """Return the column with a usual id name, or None; raise InputError for several."""
-        image_name = self.image_name
-        studies = id_names(self.names)
-        studies = [name for name in studies if name != image_name or len(studies) == 1]
-        for names in (studies, matching(self.names, IMAGE_IDS)):
-            if len(names) > 1:
-                problem = f"has several columns that can hold the ids: {shown(*names)}"
-                raise columns_error(self, problem, {"id_column": "NAME"} if is_optional else {})
-            if names:
-                return self.column(names[0])
-        return None
+        by_kind = id_columns(self.names, of_reports=self.keys is not None)
+        if not by_kind:
+            return None
+        (kind, names), *_ = by_kind
+        if kind == "studies" and len(names) > 1:
+            names = [name for name in names if name != self.image_name]
+        if len(names) > 1:
+            problem = f"has several columns that can hold the ids: {shown(*names)}"
+            raise columns_error(self, problem, {"id_column": "NAME"} if is_optional else {})
+        return self.column(names[0])
 
     def others_of_words(self, id_name: str) -> list[str]:
         """Return the columns without a usual name, other than the ids, that have a cell of several words."""

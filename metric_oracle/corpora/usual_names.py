@@ -1,6 +1,6 @@
 """Names that columns of ids and of reports usually have, by what they mean.
 
-Names are compared as `bare_name` writes them: "Case No." is `case_no`.
+Names are compared as `bare_name` writes them: "Case No." and "CaseNo" are `case_no`.
 """
 
 import re
@@ -11,18 +11,30 @@ def _names(listed: str) -> frozenset[str]:
     return frozenset(listed.split())
 
 
-STUDY_IDS = frozenset({"study_id", "study", "uid", "id", "doc_id", "query_id"})  # query_id: files of results
-# Of these, one is used only where the file has none of STUDY_IDS, of which `id` alone may be any number.
-OTHER_IDS = _names(
-    "studyid study_uid study_no study_nr study_number study_instance_uid studyinstanceuid "
-    "case case_id caseid case_no case_nr case_num case_number case_name case_uid "
-    "accession accession_id accession_no accession_nr accession_num accession_number accessionnumber "
-    "exam exam_id examid exam_no examno exam_number examination_id custom_id "
-    "report_id reportid report_no report_nr report_number report_uid "
-    "sample_id example_id instance_id item_id record_id entry_id document_id order_id uuid guid qid question_id"
+# query_id is that of files of results.
+STUDY_IDS = _names("study_id study uid id doc_id query_id")
+IMAGE_IDS = _names("dicom_id image_id path_to_image")
+# What ids number, and the usual names of their columns. A table is read by the first that it has: names of the second
+# entry count only where there is none of the first, of which `id` alone may be any number.
+ID_NAMES = (
+    ("studies", STUDY_IDS),
+    (
+        "studies",
+        _names(
+            "study_uid study_no study_nr study_number study_instance_uid "
+            "case case_id case_no case_nr case_num case_number case_name case_uid "
+            "accession accession_id accession_no accession_nr accession_num accession_number "
+            "exam exam_id exam_no exam_number examination_id custom_id "
+            "report_id report_no report_nr report_number report_uid "
+            "sample_id example_id instance_id item_id record_id entry_id document_id order_id uuid guid qid question_id"
+        ),
+    ),
+    ("images", IMAGE_IDS),
 )
-IMAGE_IDS = frozenset({"dicom_id", "image_id", "imageid", "path_to_image"})
-IDS = STUDY_IDS | OTHER_IDS | IMAGE_IDS
+# The kinds that come before the keys of records. Ids of another kind, such as patients, would count only where a table
+# has neither, and are not told beside them.
+OF_REPORTS = ("studies", "images")
+IDS = frozenset().union(*(names for _, names in ID_NAMES))
 
 SECTIONS = {
     "impression": _names(
@@ -31,7 +43,7 @@ SECTIONS = {
     ),
     "findings": _names("findings finding findings_text finding_text findings_section section_findings report_findings"),
 }
-PLAIN = _names("report reports report_text text reporttext full_report full_text caption filtered")
+PLAIN = _names("report reports report_text text full_report full_text caption filtered")
 _OF_MODELS = _names(
     "model_prediction prediction predictions predicted pred preds predicted_report predicted_text report_predicted "
     "pred_report pred_text pred_findings pred_impression predicted_findings predicted_impression "
@@ -44,7 +56,7 @@ _OF_MODELS = _names(
 _OF_EITHER = _names("output output_text outputs response responses answer answer_text completion")
 GENERATED = _OF_MODELS | _OF_EITHER
 REFERENCE = _names(
-    "reference references reference_report reference_text ref refs ground_truth groundtruth ground_truth_report gt "
+    "reference references reference_report reference_text ref refs ground_truth ground_truth_report gt "
     "gt_report gt_text gt_findings gt_impression gold gold_report target target_text label_text true_report "
     "original_report actual_report human_report radiologist_report"
 )
@@ -53,14 +65,20 @@ TEXTS = PLAIN | GENERATED | REFERENCE | _OF_SECTIONS
 # Columns of words that are no reports.
 _NO_REPORTS = _names(
     "indication indications history clinical_history clinical_information comparison technique examination procedure "
-    "view views view_position viewposition study_description studydescription split mesh problems labels image images "
+    "view views view_position study_description split mesh problems labels image images "
     "image_path path file filename prompt question instruction context system model gender sex modality"
 )
+# The names above by what counts in them: "caseno" is `case_no`.
+_USUAL = {name.replace("_", ""): name for name in IDS | TEXTS | _NO_REPORTS}
 
 
 def bare_name(name: str) -> str:
-    """Return the name of a column in lower case, with one underscore for what is neither a letter nor a digit."""
-    return re.sub(r"[\W_]+", "_", name.lower()).strip("_")
+    """Return the usual name that a column has, whatever its case, blanks, hyphens and underscores.
+
+    Of a name that is not usual, the lower case, with one underscore for what is neither a letter nor a digit.
+    """
+    bare = re.sub(r"[\W_]+", "_", name.lower()).strip("_")
+    return _USUAL.get(bare.replace("_", ""), bare)
 
 
 def matching(names: Iterable[str], usual: Collection[str]) -> list[str]:
@@ -73,11 +91,30 @@ def has_other(names: Iterable[str], usual: Collection[str], taken: Collection[st
     return any(name not in taken for name in matching(names, usual))
 
 
-def id_names(names: Iterable[str]) -> list[str]:
-    """Return the names of the columns that can hold the ids of studies; several if nothing decides between them."""
+def id_columns(names: Iterable[str], *, of_reports: bool = False) -> list[tuple[str, list[str]]]:
+    """Return what ids number, and the columns of such ids, in the order in which a table is read by them.
+
+    Where the first entry has several columns, nothing decides between them. With `of_reports`, the kinds are those of
+    `OF_REPORTS` alone.
+    """
     names = list(names)
-    of_studies, others = matching(names, STUDY_IDS), matching(names, OTHER_IDS)
-    return [*of_studies, *others] if [*map(bare_name, of_studies)] in ([], ["id"]) else of_studies
+    by_names = [(kind, matching(names, usual)) for kind, usual in ID_NAMES if kind in OF_REPORTS or not of_reports]
+    found = [(kind, columns) for kind, columns in by_names if columns]
+    if [kind for kind, _ in found[:2]] == ["studies", "studies"] and [*map(bare_name, found[0][1])] == ["id"]:
+        found[:2] = [("studies", [*found[0][1], *found[1][1]])]
+    return found
+
+
+def has_other_ids(names: Iterable[str], taken: str) -> bool:
+    """Return whether another column than that taken has a usual name of ids of studies or images."""
+    return any(name != taken for _, columns in id_columns(names, of_reports=True) for name in columns)
+
+
+def kind_of_ids(name: str) -> str | None:
+    """Return what the ids of a column number by its name; None for `id`, and for paths, read as those of studies."""
+    bare = bare_name(name)
+    kinds = (kind for kind, usual in ID_NAMES if bare in usual)
+    return None if bare in ("id", "path_to_image") else next(kinds, None)
 
 
 def is_report(name: str) -> bool:

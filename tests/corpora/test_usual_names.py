@@ -5,11 +5,14 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
+from metric_oracle.corpora import usual_names
+from metric_oracle.corpora.reports import as_reports
 from support import write
 
 TEXTS = ["No edema is seen.", "Large left effusion.", "Heart size is normal."]
 OTHERS = ["Clear lungs.", "Some other words.", "One more report."]
 IDS = ["a7", "b8", "c9"]
+SPLITS = [("a7", "a7", "test"), ("", "b8", "test"), ("a7", "c9", "train")]  # a patient's number may be missing
 
 
 def table(tmp_path, header, *columns):
@@ -33,6 +36,9 @@ def table(tmp_path, header, *columns):
         "Case No.",
         "Accession Number",
         "StudyID",
+        "ExamNo",
+        "Exam No.",
+        "sampleId",
     ],
 )
 def test_ids_have_many_names(tmp_path, name):
@@ -140,6 +146,42 @@ def test_nothing_is_guessed(tmp_path, header, match):
 def test_a_study_id_is_before_other_ids(tmp_path):
     own = table(tmp_path, ("case_no", "study_id", "report"), OTHERS, IDS, TEXTS)
     assert mo.read_reports(own).ids == mo.read_predictions(own).ids == IDS
+
+
+@pytest.fixture
+def patients(monkeypatch):
+    """Add a kind of ids, as one line of usual_names would."""
+    monkeypatch.setattr(usual_names, "ID_NAMES", (*usual_names.ID_NAMES, ("patients", frozenset({"mrn"}))))
+
+
+@pytest.mark.usefixtures("patients")
+@pytest.mark.filterwarnings("error")  # nothing is told of a patient's number beside an id
+@pytest.mark.parametrize("name", ["Accession", "study_id", "ExamNo", "dicom_id", "id"])
+def test_a_new_kind_of_ids_comes_last(tmp_path, name):
+    own = table(tmp_path, ("MRN", name, "report"), ["p1", "p1", "p2"], IDS, TEXTS)
+    assert mo.read_reports(own).ids == mo.read_predictions(own).ids == IDS
+    keyed = {key: {"MRN": "p1", "report": text} for key, text in zip(IDS, TEXTS, strict=True)}
+    assert as_reports(keyed).ids == IDS
+    alone = table(tmp_path, ("MRN", "report"), IDS, TEXTS)
+    assert mo.read_reports(alone).ids == mo.read_predictions(alone).ids == IDS
+
+
+@pytest.mark.usefixtures("patients")
+def test_a_new_kind_of_ids_is_shared_where_a_side_has_nothing_else(tmp_path):
+    truth = pl.DataFrame({"Accession": IDS, "MRN": ["p1", "p2", "p3"], "report": TEXTS})
+    of_patients = pl.DataFrame({"mrn": ["p3", "p2", "p1"], "report": TEXTS[::-1]})
+    assert mo.score(truth, of_patients, "rouge-l").mean() == {"rouge-l": 1.0}
+    of_studies = pl.DataFrame({"study_id": IDS, "MRN": ["p1", "p1", "p1"], "report": TEXTS})
+    with pytest.warns(UserWarning, match="study_id"):
+        assert mo.score(truth, of_studies, "rouge-l").mean() == {"rouge-l": 1.0}
+    reports = mo.Read(split="test", split_file=write(tmp_path / "s.csv", SPLITS, ("MRN", "accession", "split")))
+    assert mo.read_reports(table(tmp_path, ("accession", "report"), IDS, TEXTS), reports).ids == IDS[:2]
+
+
+def test_no_name_is_listed_in_two_spellings():
+    listed = usual_names.IDS | usual_names.TEXTS
+    assert len({name.replace("_", "") for name in listed}) == len(listed)
+    assert {*map(usual_names.bare_name, listed)} == listed
 
 
 def test_columns_of_the_references_count_for_the_predictions(tmp_path):
