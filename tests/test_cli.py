@@ -167,7 +167,7 @@ def test_a_broken_bound_ends_with_1(oracle, corpus, index, monkeypatch):
     def broken(*arguments, **options):
         raise ExactnessError("bounds", "must hold", "a broken one", "Report it.")
 
-    monkeypatch.setattr("metric_oracle.retrieval.plan.search_index", broken)
+    monkeypatch.setattr("metric_oracle.retrieval.search.Search.results", broken)
     assert oracle("retrieve", index, corpus["test"]) == (
         1,
         "",
@@ -817,7 +817,7 @@ def test_arguments_swapped_or_wrong(fails, corpus, index, tmp_path):
         out,
         match=r"build-index: --metric must be one of .*Did you m",
     )
-    match = r"build-index: graphs must be given for metric 'radgraph'; got none\. Add --radgraph GRAPHS.json\.$"
+    match = r"build-index: graphs of the reports must be given for metric 'radgraph'; got none\. Add --radgraph GRAPHS"
     fails("build-index", train, "--metrics", "radgraph", "--out", out, match=match)
     fails(
         "build-index", train, "--out", train, match=r"build-index: --out must be a new folder; got .*, which exists\."

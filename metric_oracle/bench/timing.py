@@ -41,7 +41,7 @@ from metric_oracle.retrieval.document_pairs import compared, scorable_rows
 from metric_oracle.retrieval.machine import machine, versions
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan, retrieve
-from metric_oracle.retrieval.search import search_index
+from metric_oracle.retrieval.search import Search
 from metric_oracle.sources.attaching import piece_of
 from metric_oracle.synthetic.corpus import write_synthetic
 from metric_oracle.synthetic.demo import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, sources_of
@@ -134,10 +134,8 @@ def study(index: Index, queries: Reports, metric: str, backend: Backend = "cpu")
     """Search all queries once, from reports in memory to the table of results, and return what that took."""
     times = [time.perf_counter()]
     planned = plan(index, metric, SearchOptions(backend=backend))
-    answered = search_index(
-        index, queries, planned.metric, planned.options, progress=lambda n: times.append(time.perf_counter())
-    )
-    results = answered.results(queries.ids)
+    search = Search(index, queries, planned.metric, planned.options)
+    results = search.results(lambda n: times.append(time.perf_counter()))
     total = time.perf_counter() - times[0]
     encode = times[1] - times[0]  # the first call of `progress` comes when the queries are encoded
     distinct = len(np.unique(planned.pairs(queries).which))

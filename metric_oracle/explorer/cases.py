@@ -27,7 +27,7 @@ from metric_oracle.findings.results import Results, Scores, read_results, read_s
 from metric_oracle.indexes.index import Index
 from metric_oracle.metrics import METRICS, get_metric, is_higher_better
 from metric_oracle.records import COMPOSITE, Directed, Metric
-from metric_oracle.retrieval.search import digest
+from metric_oracle.retrieval.search_signature import digest
 from metric_oracle.retrieval.weights import metric_of
 from metric_oracle.scores.expectation import Expectation, read_expectation
 from metric_oracle.tables.systems import (

@@ -48,6 +48,12 @@ class Answers(NamedTuple):
     exclusion: Exclusion = NOTHING  # input: the rows that each list excludes
     threads: int = 1  # input: threads that one query may use; more than 1 for kernels that split queries alone
 
+    @classmethod
+    def to_fill(cls, n_lists: int, k: int, limit: np.ndarray) -> "Answers":
+        """Return answers without rows, for a search to fill."""
+        shape = n_lists, k
+        return cls(np.full(shape, -1, np.int64), np.zeros(shape), np.zeros(shape, np.int64), limit)
+
     def put(self, q, documents, scores, corpus, k, sign=1.0):
         """Write the k best rows of scored documents into the lists of query `q`, and return the score of the k-th best.
 

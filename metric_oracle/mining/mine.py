@@ -40,12 +40,12 @@ from metric_oracle.mining.scored import left_out, sampled, worst_positive
 from metric_oracle.mining.selection import Selection, allowed, check_selection, choose_lines, pairs_of
 from metric_oracle.retrieval.checks import check_alone
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
-from metric_oracle.retrieval.exclusion import of_order
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.options import SearchOptions, with_arguments
 from metric_oracle.retrieval.part_files import members_of
 from metric_oracle.retrieval.plan import Plan, plan
 from metric_oracle.retrieval.remote_search import opened_set
+from metric_oracle.retrieval.restrictions import of_order
 from metric_oracle.retrieval.result_table import n_scorable
 
 BLOCK = 8192  # anchors of a block, which is a row group of the file

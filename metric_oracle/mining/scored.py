@@ -10,8 +10,8 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.mining.selection import Selection, allowed
 from metric_oracle.retrieval.document_pairs import Pairs
-from metric_oracle.retrieval.exclusion import Excluded
 from metric_oracle.retrieval.plan import Plan
+from metric_oracle.retrieval.restrictions import Restrictions
 from metric_oracle.retrieval.thread_pool import n_threads
 
 PAIRS = 1_000_000  # pairs that a sample has at most, but for its least number of anchors
@@ -72,11 +72,9 @@ def _of_shard(
     options, metric = planned.options, planned.metric
     sign = metric.sign
     pairs = Pairs.of(planned.index, metric, reports, options.settings)
-    n_rows, row_id, sizes = planned.index.n_reports, pairs.row_id, np.diff(pairs.row_ptr)
-    groups = {
-        name: _excluded(Excluded(planned.index, reports, metric, [name]), planned, len(rows))
-        for name in options.exclude
-    }
+    row_id, sizes = pairs.row_id, np.diff(pairs.row_ptr)
+    restrictions = Restrictions(planned.index, reports, metric, options.restrictions)
+    groups = {rule.name: [rule.groups(shard) for shard in planned.index.shards()] for rule in restrictions.rules}
     begin, end = np.searchsorted(positives[0], [rows[0], rows[-1] + 1])
     of_sample = np.flatnonzero(np.isin(positives[0][begin:end], rows)) + begin
     anchor = np.searchsorted(rows, positives[0][of_sample])
@@ -95,16 +93,12 @@ def _of_shard(
             counts[name] = int((left & out).sum())
             left[out] = False
 
-        for name, of_anchors in groups.items():
-            out = np.zeros(n_rows, bool)
-            out[of_anchors[number]] = True
-            leave_out(f"exclude {name}", out[row_id])
-        for condition in metric.conditions:
-            name = f"where {condition.metric.name}{condition.symbol}{condition.value:g}"
-            leave_out(name, np.repeat(~condition.holds(components[condition.metric.name]), sizes))
+        for name, of_shards in groups.items():
+            out = [(of_query[number] >= 0) & (of_row == of_query[number]) for of_query, of_row, _ in of_shards]
+            leave_out(f"exclude {name}", np.concatenate(out)[row_id])
+        for name, of_documents_out in restrictions.of_scores(of_documents, components):
+            leave_out(name, np.repeat(of_documents_out, sizes))
         signed = sign * values
-        if options.min_score is not None:
-            leave_out("min_score", signed < sign * options.min_score)
         ranked = np.sort(signed[left])[::-1]
         last = len(ranked) if selection.range_max is None else selection.range_max
         window = ranked[selection.range_min : last]
@@ -124,13 +118,3 @@ def _of_shard(
     let_interrupts_end_waits()
     with ThreadPoolExecutor(options.threads or n_threads()) as executor:
         yield from executor.map(counted, range(len(rows)))
-
-
-def _excluded(excluded: Excluded, planned: Plan, n: int) -> list[np.ndarray]:
-    """Return, for each of the n anchors of `excluded`, the corpus rows that it excludes: a list of int64[...]."""
-    rows_of_anchor: list[list[np.ndarray]] = [[] for _ in range(n)]
-    for shard in planned.index.shards():
-        lists = excluded.of(shard, shard.representation(planned.metric), np.arange(n))
-        for number, place in enumerate(lists.of_query.tolist()):
-            rows_of_anchor[number].append(lists.exclusion.rows_of(place) + shard.first_row)
-    return [np.concatenate(rows) for rows in rows_of_anchor]

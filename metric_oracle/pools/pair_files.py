@@ -27,7 +27,7 @@ from metric_oracle.pools.candidate_pools import DEFAULT, CandidatePool, PoolRows
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.options import SETTINGS, SearchOptions, with_arguments
-from metric_oracle.retrieval.search import digest
+from metric_oracle.retrieval.search_signature import digest
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.merge import BestRows
 from metric_oracle.retrieval.options import SETTINGS, SearchOptions, with_arguments
 from metric_oracle.retrieval.result_table import layout, n_scorable, strings
-from metric_oracle.retrieval.search import digest
+from metric_oracle.retrieval.search_signature import digest
 from metric_oracle.scores.scoring import open_crepe
 
 LEVEL = 0.95

@@ -5,7 +5,7 @@ of its own shard alone.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -49,21 +49,18 @@ class Pairs:
 
         Queries that are all rows of the first shard are taken from what it stores of them.
         """
-        encodings: list[tuple[Index, Documents, Documents]] = []
-        for shard, representation in compared(index, metric):
-            encoded = (
-                representation.encode_again(queries, encodings[-1][2], **settings)
-                if encodings
-                else encode_for(shard, metric, representation, queries, settings)
-            )
-            encodings.append((shard, representation, encoded))
-        if len(encodings) == 1:
-            encoded = encodings[0][2]
-            return cls(metric, [Part(*encodings[0], np.arange(len(encoded.row_ptr) - 1))], encoded.document_of_row)
-        columns = np.stack([encoded.document_of_row for *_, encoded in encodings], axis=1)
+        parts = [*batches(compared(index, metric), metric, queries, settings)]
+        if len(parts) == 1:
+            return cls.of_part(metric, parts[0])
+        columns = np.stack([part.encoded.document_of_row for part in parts], axis=1)
         distinct, which = np.unique(columns, axis=0, return_inverse=True)
-        parts = [Part(*part, place) for part, place in zip(encodings, distinct.T, strict=True)]
+        parts = [part._replace(place=place) for part, place in zip(parts, distinct.T, strict=True)]
         return cls(metric, parts, which.reshape(-1))
+
+    @classmethod
+    def of_part(cls, metric: Metric, part: Part) -> "Pairs":
+        """Return the pairs of the queries with the documents of one part."""
+        return cls(metric, [part], part.encoded.document_of_row)
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -248,15 +245,42 @@ def sample_of(n: int, checked: int) -> np.ndarray:
     return np.unique(np.linspace(0, n - 1, min(checked, n)).astype(np.int64))
 
 
+def batches(
+    shards: Iterable[tuple[Index, Documents]],
+    metric: Metric,
+    queries: Reports,
+    settings: Mapping[str, Any],
+    encoded: Documents | None = None,
+) -> Iterator[Part]:
+    """Encode queries for one shard after another, each given with its representation.
+
+    What a model makes of the queries, and what else no shard changes, is made once. `encoded` has queries that another
+    process encoded, None if none did.
+    """
+    for shard, representation in shards:
+        if encoded is None:
+            encoded = encode_for(shard, metric, representation, queries, settings)
+        else:
+            encoded = representation.encode_again(queries, encoded, **settings)
+        yield Part(shard, representation, encoded, np.arange(int(encoded.document_of_row.max(initial=-1)) + 1))
+
+
+def scorable(shards: Iterable[Index], metric: Metric) -> Iterator[tuple[Index, Documents]]:
+    """Yield the shards that have rows which the metric can score, each with its representation."""
+    for shard in shards:
+        representation = shard.representation(metric)
+        if len(representation.row_id):
+            yield shard, representation
+
+
 def compared(index: Index, metric: Metric) -> list[tuple[Index, Documents]]:
     """Return the indexes whose documents are compared one after another under a metric, each with its representation.
 
     They are the shards of a set that have rows which the metric can score, or the first shard if there is none. A set
     whose documents are joined is one index.
     """
-    wholes = [index] if index.is_joined(metric) else index.shards()
-    parts = [(shard, shard.representation(metric)) for shard in wholes]
-    return [one for one in parts if len(one[1].row_id)] or parts[:1]
+    wholes = [index] if index.is_joined(metric) else [*index.shards()]
+    return [*scorable(wholes, metric)] or [(wholes[0], wholes[0].representation(metric))]
 
 
 def scorable_rows(index: Index, metric: Metric) -> np.ndarray:

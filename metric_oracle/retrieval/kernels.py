@@ -6,9 +6,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
 from metric_oracle.base.errors import BackendError
 from metric_oracle.base.option_types import Backend
-from metric_oracle.kernels.contract import Kernel, read_only
+from metric_oracle.kernels.contract import Answers, Capabilities, Kernel, read_only
 from metric_oracle.records import Metric
 
 
@@ -21,6 +23,40 @@ def load_kernel(metric: Metric, backend: str) -> Kernel:
     if metric.is_sum:
         return backend_class(metric, {name: load_kernel(one, "cpu") for name, one in metric.metrics.items()})
     return backend_class(**metric.options)
+
+
+class PlainKernel(Kernel):
+    """A kernel that scores every document with the plain scorer; components come from the CPU kernel."""
+
+    capabilities = Capabilities(bound=False, signed=True)
+
+    def __init__(self, metric: Metric, representation: Any, encoded: Any) -> None:
+        """Score the documents of a representation with queries that are encoded for it."""
+        self._score, self._kernel = load_reference(metric), load_kernel(metric, "cpu")
+        self._sign = metric.sign
+        self._representation, self._encoded = representation, encoded
+
+    def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
+        """Score every document; see `Kernel`."""
+        index = self._representation
+        documents = np.arange(len(index.row_ptr) - 1)
+        items = [index.item(int(u)) for u in documents]
+        for q in range(first, last):
+            query = self._encoded.item(q)
+            scores = np.array([self._score(item, query)[0] for item in items])
+            answers.put(q, documents, scores, index, k, self._sign)
+
+    def counts(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, known: Any = None) -> Any:
+        """Ask the CPU kernel, for the components."""
+        return self._kernel.counts(corpus, batch, query, document, known)
+
+    def scores(self, counts: Any) -> np.ndarray:
+        """Ask the CPU kernel, for the components."""
+        return self._kernel.scores(counts)
+
+    def components(self, counts: Any) -> dict[str, np.ndarray]:
+        """Ask the CPU kernel, for the components."""
+        return self._kernel.components(counts)
 
 
 def arrays_of(metric: Metric, representation: Any, encoded: Any) -> tuple[Any, Any]:

@@ -6,13 +6,24 @@ list it. No row is missed: if a shard has rows with that score and lists none, i
 among the best. Merged lists can be merged again, in any grouping.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from metric_oracle.indexes.store import to_arrow
+
+
+class ShardWork(NamedTuple):
+    """What is recorded of the search of a shard."""
+
+    first_row: int  # corpus row of its first report
+    documents: int  # number of its documents
+    exact: bool  # whether each list is proven to have the best rows
+    entries: Mapping[str, Any]  # of the signature: shares of the pairs that each stage dropped, and closest calls
+    settings: Mapping[str, Any]  # of the signature: how the queries were encoded
 
 
 @dataclass(frozen=True)
@@ -26,9 +37,26 @@ class BestRows:
     ids: pa.Array | None = None  # study ids of the rows, Q * m strings; None until all shards were searched
     texts: pa.Array | None = None  # their texts, Q * m strings; None likewise, and if texts are not wanted
     reserve: "BestRows | None" = None  # fall-back report, m = 1; None if no query needs it or another shard has it
+    work: tuple[ShardWork, ...] = ()  # of the shards that were searched, in any order
+
+    @classmethod
+    def none(cls, n: int) -> "BestRows":
+        """Return no rows for n queries: those of shards none of whose rows the metric can score."""
+        nothing = np.empty((n, 0), np.int64)
+        return cls(nothing, np.empty((n, 0)), nothing, {})
+
+    @property
+    def exact(self) -> bool:
+        """Whether each list is proven to have the best rows."""
+        return all(one.exact for one in self.work)
+
+    @property
+    def documents(self) -> int:
+        """The number of documents of the shards that were searched."""
+        return sum(one.documents for one in self.work)
 
     def take(self, positions: np.ndarray) -> "BestRows":
-        """Return the answers at `positions` of each query's list, int64[Q, n] below m, without `reserve`."""
+        """Return the rows at `positions` of each query's list, int64[Q, n] below m, without `reserve` and `work`."""
         flat = to_arrow((np.arange(len(positions))[:, None] * self.rows.shape[1] + positions).ravel())
         rows, scores, ties = (
             np.take_along_axis(column, positions, 1) for column in (self.rows, self.scores, self.ties)
@@ -44,7 +72,7 @@ class BestRows:
 
 
 def side_by_side(parts: Sequence[BestRows]) -> BestRows:
-    """Join the lists of several answers to the same queries, one after another, without their fall-back reports."""
+    """Join the lists of several answers to the same queries, one after another, without `reserve` and `work`."""
     widths = [part.rows.shape[1] for part in parts]
     begin = np.repeat(np.cumsum([0, *widths[:-1]]) * len(parts[0].rows), widths)
     step = np.repeat(widths, widths)
@@ -71,8 +99,9 @@ def _strings_at(positions: pa.Array, columns: Sequence[pa.Array | None]) -> pa.A
 def merge_best(parts: Sequence[BestRows], k: int, sign: float) -> BestRows:
     """Return the k best rows of all shards together, or fewer if there are fewer; ties are added up.
 
-    The fall-back report is that of the first part which has one. A single part is returned as it is.
+    The fall-back report is that of the first part which has one. A single part with rows is returned as it is.
     """
+    parts = [part for part in parts if part.rows.shape[1]] or parts[:1]
     reserve = next((part.reserve for part in parts if part.reserve is not None), None)
     if len(parts) == 1:
         return parts[0]
@@ -85,7 +114,7 @@ def merge_best(parts: Sequence[BestRows], k: int, sign: float) -> BestRows:
     sums = np.add.reduceat(counted.ravel(), np.flatnonzero(begins))
     best = replace(whole.take(order), ties=sums[np.cumsum(begins) - 1].reshape(order.shape))
     first = np.broadcast_to(np.arange(min(k, order.shape[1])), (len(order), min(k, order.shape[1])))
-    return replace(best.take(first), reserve=reserve)
+    return replace(best.take(first), reserve=reserve, work=tuple(one for part in parts for one in part.work))
 
 
 def _begins(scores: np.ndarray) -> np.ndarray:
@@ -93,23 +122,3 @@ def _begins(scores: np.ndarray) -> np.ndarray:
     begins = np.ones(scores.shape, bool)
     begins[:, 1:] = scores[:, 1:] != scores[:, :-1]
     return begins
-
-
-def fall_back(best: BestRows) -> tuple[BestRows, np.ndarray]:
-    """Return best rows with their fall-back report, `reserve`, first in the lists of queries whose best score is 0.
-
-    Also return which entries are fall-back reports: bool[Q, m].
-    """
-    is_fallback = np.zeros(best.rows.shape, bool)
-    reserve = best.reserve
-    nothing = np.flatnonzero(best.scores[:, 0] == 0.0)
-    if reserve is None or not len(nothing):
-        return replace(best, reserve=None), is_fallback
-    m = best.rows.shape[1]
-    # All rows of such a query have score 0, and the same ties.
-    reserve = replace(reserve, scores=best.scores[:, :1], ties=best.ties[:, :1])
-    order = np.tile(np.arange(m), (len(best.rows), 1))
-    others = np.argsort(best.rows[nothing] == reserve.rows[nothing], axis=1, kind="stable")  # the reserve's row last
-    order[nothing, 0], order[nothing, 1:] = m, others[:, : m - 1]
-    is_fallback[nothing, 0] = True
-    return side_by_side([replace(best, reserve=None), reserve]).take(order), is_fallback

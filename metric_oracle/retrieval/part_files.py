@@ -19,15 +19,15 @@ from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import Advance
 from metric_oracle.base.validation import public
-from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import ShardSet
-from metric_oracle.records import Metric, sign_of
-from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best
-from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.records import sign_of
+from metric_oracle.retrieval.fall_back import fall_back
+from metric_oracle.retrieval.merge import BestRows, merge_best
 from metric_oracle.retrieval.result_table import layout, listed, strings
-from metric_oracle.retrieval.search import joined_stages, search_index
+from metric_oracle.retrieval.search import Search
+from metric_oracle.retrieval.search_signature import joined_stages
 
 # Entries of the signature in which the parts of a result may differ.
 _OWN = ("part", "stages", "closest_call", "environment")
@@ -54,21 +54,20 @@ def members_of(part: str, n: int, what: str) -> tuple[int, int, list[int]]:
     return number, n_parts, np.array_split(np.arange(n), n_parts)[number - 1].tolist()
 
 
-def retrieve_part(
-    index: Index, queries: Reports, metric: Metric, options: SearchOptions, progress: Advance | None = None
-) -> Results:
+def retrieve_part(search: Search, progress: Advance | None = None) -> Results:
     """Search the shards of a set that ``options.part`` names; return what their part file holds, see the module."""
-    number, n, shards = shards_of(str(options.part), index)
-    searched = search_index(index, queries, metric, options, shards=shards, progress=progress)
-    tables = [layout(queries.ids, searched.best, np.zeros(searched.best.rows.shape, bool), searched.exact)]
-    if searched.best.reserve is not None:
+    ids = search.queries.ids
+    number, n, shards = shards_of(str(search.options.part), search.index)
+    best = search.best_rows(shards, progress=progress)
+    tables = [layout(ids, best, np.zeros(best.rows.shape, bool), best.exact)]
+    if best.reserve is not None:
         # Only queries without a match in these shards may need the fall-back report.
-        unmatched = np.flatnonzero(searched.best.scores[:, 0] == 0.0)
-        reserve = layout(queries.ids, searched.best.reserve, np.ones((len(queries.ids), 1), bool), searched.exact)
+        unmatched = np.flatnonzero(best.scores[:, 0] == 0.0)
+        reserve = layout(ids, best.reserve, np.ones((len(ids), 1), bool), best.exact)
         reserve = reserve.set_column(1, "rank", pa.array(np.zeros(reserve.num_rows, np.int64)))
         tables.append(reserve.take(pa.array(unmatched)))
-    described = {"place": number, "of": n, "documents": searched.documents}
-    return Results(pa.concat_tables(tables), {**searched.signature, "part": described})
+    described = {"place": number, "of": n, "documents": best.documents}
+    return Results(pa.concat_tables(tables), {**search.signature_of(best), "part": described})
 
 
 @public

@@ -24,12 +24,12 @@ from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.document_pairs import Pairs
-from metric_oracle.retrieval.exclusion import check_exclude
 from metric_oracle.retrieval.kernels import check_backend, load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, with_arguments
 from metric_oracle.retrieval.part_files import retrieve_part, shards_of
+from metric_oracle.retrieval.restrictions import check_exclude
 from metric_oracle.retrieval.result_table import n_scorable
-from metric_oracle.retrieval.search import search_index
+from metric_oracle.retrieval.search import Search
 from metric_oracle.retrieval.weights import weighed
 
 
@@ -56,13 +56,12 @@ class Plan:
         """
         check_queries(queries, self.metric, self.index)
         count = counter(progress, "", len(queries.ids))
+        search = Search(self.index, queries, self.metric, self.options)
         if self.runner is not None:
             from metric_oracle.retrieval.remote_search import retrieve_remote
 
-            return retrieve_remote(self.index, queries, self.metric, self.options, self.runner, count)
-        if self.options.part is not None:
-            return retrieve_part(self.index, queries, self.metric, self.options, count)
-        return search_index(self.index, queries, self.metric, self.options, progress=count).results(queries.ids)
+            return retrieve_remote(search, self.runner, count)
+        return search.results(count) if self.options.part is None else retrieve_part(search, count)
 
     def rows(self, queries: Reports, k: int, progress: Progress | None = None) -> np.ndarray:
         """Return the k best rows of each query: int64[Q, k]. The metric must be able to score at least k rows."""

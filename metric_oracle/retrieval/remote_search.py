@@ -14,18 +14,17 @@ import numpy as np
 from metric_oracle.base.errors import IndexFormatError
 from metric_oracle.base.progress import Advance
 from metric_oracle.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
-from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.combined import CombinedDocuments
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index, shard_name
 from metric_oracle.metrics import REPRESENTATIONS
-from metric_oracle.records import Metric
+from metric_oracle.retrieval.document_pairs import scorable
 from metric_oracle.retrieval.kernels import load_kernel
+from metric_oracle.retrieval.limit import Limit
 from metric_oracle.retrieval.merge import BestRows, merge_best
-from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.search import SearchedShards, limit_of, search_index, searched_of
+from metric_oracle.retrieval.search import Search
 
 
 def search_one(
@@ -35,26 +34,15 @@ def search_one(
     fingerprint: str,
     shard: int,
     limit: np.ndarray | None,
-) -> tuple[BestRows, bool, tuple[int, dict[str, Any]]]:
-    """Search a shard in a worker; return its best rows, whether exact, and (documents, entries of the signature).
+) -> BestRows:
+    """Search a shard in a worker, and return its best rows.
 
     `shared` has the queries, these encoded or None, the metric and the options. `folder` and `fingerprint` are those of
     the set. Rows that score worse than `limit`, float64[Q] or None, may be left out.
     """
     queries, encoded, metric, options = shared
-    searched = search_index(
-        opened_set(folder, fingerprint),
-        queries,
-        metric,
-        options,
-        shards=[shard],
-        limit=limit,
-        encoded=encoded,
-        progress=reporter.add,
-    )
-    signature = searched.signature
-    stages: dict[str, Any] = {name: signature[name] for name in ("stages", "closest_call") if name in signature}
-    return searched.best, searched.exact, (searched.documents, stages)
+    search = Search(opened_set(folder, fingerprint), queries, metric, options)
+    return search.best_rows([shard], limit, encoded, reporter.add)
 
 
 @lru_cache(maxsize=1)
@@ -71,53 +59,22 @@ def opened_set(folder: str, fingerprint: str) -> Index:
     return index
 
 
-def retrieve_remote(
-    index: Index,
-    queries: Reports,
-    metric: Metric,
-    options: SearchOptions,
-    runner: Cluster,
-    progress: Advance | None = None,
-) -> Results:
+def retrieve_remote(search: Search, runner: Cluster, progress: Advance | None = None) -> Results:
     """Search a shard set, each shard in a worker with `options.threads` threads, by default one."""
-    k = options.k
-    first = next(part for part in (s.representation(metric) for s in index.shards()) if len(part.row_id))
-    encoded = first.encode(queries, **options.settings)  # models run once for all shards
-    # Only what a model made of the queries is sent; the workers encode the rest themselves.
-    sent_documents: Documents | None = encoded if metric.needs_encoder else None
-    if isinstance(sent_documents, CombinedDocuments):
-        parts: dict[str, Any] = {
-            name: part if REPRESENTATIONS[name].is_encoded else None for name, part in sent_documents.parts.items()
-        }
-        sent_documents = replace(sent_documents, parts=parts)
-    # Models and their reports are not sent to the workers.
-    attached = {kind: attachment for kind, attachment in queries.attached.items() if kind != "bertscore"}
-    sent = replace(queries, attached=attached, opened_encoder=None)
-    # Kernels that process all queries at once do not use `threads`.
-    backend = options.backend
-    is_batched = backend != "reference" and load_kernel(metric, backend).capabilities.batched
-    of_worker = replace(options, threads=None if is_batched else options.threads or 1)
-    shared = sent, sent_documents, metric, of_worker
-    best: BestRows | None = None
-    limit: np.ndarray | None = None
-    exact, reported = True, 0
-    stages: dict[str, tuple[int, dict[str, Any]]] = {}
+    index, queries, metric, k = search.index, search.queries, search.metric, search.options.k
+    best, limit, reported = BestRows.none(len(queries.ids)), Limit(metric.sign), 0
 
     def tasks() -> Iterator[Task]:
         """Yield one task per shard, each with the limit that is known when it is taken."""
         for shard in range(index.n_shards):
-            arguments = str(Path(index.folder).resolve()), index.fingerprint, shard, limit
+            arguments = str(Path(index.folder).resolve()), index.fingerprint, shard, limit.scores
             yield Task(shard_name(shard), arguments)
 
-    def take(task: Task, result: tuple[BestRows, bool, tuple[int, dict[str, Any]]]) -> None:
+    def take(task: Task, of_shard: BestRows) -> None:
         """Merge the best rows of a finished task into those so far."""
-        nonlocal best, limit, exact
-        part, is_exact, of_part = result
-        if not part.rows.shape[1]:
-            return
-        exact, stages[task.name] = is_exact, of_part
-        best = part if best is None else merge_best([best, part], k, metric.sign)
-        limit = limit_of(best, k, limit, metric.sign)
+        nonlocal best, limit
+        best = merge_best([best, of_shard], k, metric.sign)
+        limit = limit.after(best, k)
 
     def look(finished: int, beats: dict[str, Beat]) -> None:
         """Report the progress of the workers."""
@@ -128,7 +85,27 @@ def retrieve_remote(
             reported = done
 
     target = "metric_oracle.retrieval.remote_search:search_one"
-    run_tasks(runner, target, shared, tasks(), take=take, look=look)
-    in_order = [stages[name] for name in sorted(stages)]
-    searched: SearchedShards = searched_of(index, queries, metric, options, best, exact, encoded, in_order)
-    return searched.results(queries.ids)
+    run_tasks(runner, target, _shared_by_workers(search), tasks(), take=take, look=look)
+    return search.table_of(best)
+
+
+def _shared_by_workers(search: Search) -> tuple[Any, ...]:
+    """Return the queries, these encoded or None, the metric and the options, as `search_one` takes them.
+
+    Models run once, here, for all shards; only what a model made of the queries is sent, and the workers encode the
+    rest. Models and their reports are not sent.
+    """
+    index, queries, metric, options = search.index, search.queries, search.metric, search.options
+    _, first = next(scorable(index.shards(), metric))
+    encoded: Documents = first.encode(queries, **options.settings)  # raises InputError if the queries do not fit
+    if isinstance(encoded, CombinedDocuments):
+        parts: dict[str, Any] = {
+            name: part if REPRESENTATIONS[name].is_encoded else None for name, part in encoded.parts.items()
+        }
+        encoded = replace(encoded, parts=parts)
+    attached = {kind: attachment for kind, attachment in queries.attached.items() if kind != "bertscore"}
+    # Kernels that process all queries at once do not use `threads`.
+    is_batched = options.backend != "reference" and load_kernel(metric, options.backend).capabilities.batched
+    of_worker = replace(options, threads=None if is_batched else options.threads or 1)
+    sent = replace(queries, attached=attached, opened_encoder=None)
+    return sent, encoded if metric.needs_encoder else None, metric, of_worker

@@ -1,8 +1,6 @@
 """Turn the arrays that a kernel returns into the table of results.
 
-Lists are completed with rows of score 0, the fall-back report is put first where it applies, and ids and texts are
-added. The fall-back report is the most frequent text of the corpus, which a RadGraph search returns for a query that
-matches no report.
+Lists are completed with rows of score 0, and ids and texts are added.
 """
 
 from collections.abc import Sequence
@@ -13,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.shards import most_frequent
 from metric_oracle.indexes.store import take_strings, to_arrow, to_numpy
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.document_pairs import scorable_rows
-from metric_oracle.retrieval.exclusion import ResultLists
 from metric_oracle.retrieval.merge import BestRows
+from metric_oracle.retrieval.restrictions import ResultLists
 
 
 def fill_zeros(answers: Answers, row_id: np.ndarray, lists: ResultLists) -> None:
@@ -44,34 +41,6 @@ def fill_zeros(answers: Answers, row_id: np.ndarray, lists: ResultLists) -> None
         answers.ties[place, m : m + len(of_zero)] = len(row_id) - m - len(excluded)
 
 
-def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) -> None:
-    """Put `row`, the most frequent report, first for queries whose best score is 0, and mark it in `fallback`.
-
-    Yu et al. do so. `fallback`, bool[Q, k], is changed in place like `answers`. `merge.fall_back` does the same in a
-    search; with this second implementation `verify` checks results.
-    """
-    for q in np.flatnonzero(answers.scores[:, 0] == 0.0):
-        others = answers.rows[q][answers.rows[q] != row]
-        answers.rows[q] = np.r_[row, others][: answers.rows.shape[1]]
-        fallback[q, 0] = True
-
-
-def fallback_row(index: Index, metric: Metric) -> int:
-    """Return the corpus row of the fall-back report, the most frequent one that the metric can score."""
-    row_of: dict[str, int] = index.content.get("most_frequent", {})  # of a set
-    kind = metric.representation
-    return row_of[kind] if kind in row_of else most_frequent_row(index, scorable_rows(index, metric))
-
-
-def most_frequent_row(index: Index, row_id: np.ndarray) -> int:
-    """Return the lowest row of the most frequent text among the rows `row_id`, those that a metric can score."""
-    rows = np.sort(row_id)
-    bounds = [
-        (shard, np.searchsorted(rows, [shard.first_row, shard.first_row + shard.n_reports])) for shard in index.shards()
-    ]
-    return most_frequent([(shard, shard.first_row, rows[a:b] - shard.first_row) for shard, (a, b) in bounds])
-
-
 def n_scorable(index: Index, metric: Metric) -> int:
     """Return the number of corpus rows that a metric can score."""
     if len(metric.representations) > 1:
@@ -94,12 +63,6 @@ def with_strings(best: BestRows, index: Index, text: bool) -> BestRows:
 def strings(column: pa.ChunkedArray) -> pa.Array:
     """Return a column of strings as one array, without chunks."""
     return pa.concat_arrays([to_arrow([]), *column.chunks])
-
-
-def no_rows(n_queries: int, text: bool) -> BestRows:
-    """Return no best rows, for shards none of whose rows the metric can score."""
-    nothing, none = np.empty((n_queries, 0), np.int64), to_arrow([])
-    return BestRows(nothing, np.empty((n_queries, 0)), nothing, {}, none, none if text else None)
 
 
 def layout(query_ids: Sequence[str], best: BestRows, fallback: np.ndarray, exact: bool) -> pa.Table:

@@ -38,7 +38,7 @@ from metric_oracle.judges.given import opened_judges, parted
 from metric_oracle.judges.judge import Judge
 from metric_oracle.records import Metric, sign_of
 from metric_oracle.retrieval.options import DEFAULTS
-from metric_oracle.retrieval.search import digest
+from metric_oracle.retrieval.search_signature import digest
 from metric_oracle.samples.matrices import (
     CountedIndex,
     MetricsOfSamples,

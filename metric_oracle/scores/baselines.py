@@ -38,12 +38,13 @@ from metric_oracle.indexes.contract import Corpus
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS
 from metric_oracle.reading import Queries, loaded
+from metric_oracle.retrieval.blocks import BLOCK
 from metric_oracle.retrieval.document_pairs import Pairs
+from metric_oracle.retrieval.fall_back import most_frequent_row
 from metric_oracle.retrieval.kernels import arrays_of, load_scorer
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan_scores
-from metric_oracle.retrieval.result_table import most_frequent_row
-from metric_oracle.retrieval.search import BLOCK, digest, signature
+from metric_oracle.retrieval.search_signature import digest, signature
 from metric_oracle.sources.contract import Attachment
 from metric_oracle.sources.embeddings import as_vectors
 

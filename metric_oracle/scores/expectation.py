@@ -39,7 +39,7 @@ from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan_scores
-from metric_oracle.retrieval.search import digest, signature
+from metric_oracle.retrieval.search_signature import digest, signature
 from metric_oracle.retrieval.thread_pool import n_threads, run_blocks
 from metric_oracle.scores.baselines import DRAWS, SEED, drawn_rows
 from metric_oracle.scores.controlled import controlled_means

@@ -28,7 +28,7 @@ from metric_oracle.retrieval.checks import check_queries, counted_entry, section
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.kernels import load_reference
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.search import digest
+from metric_oracle.retrieval.search_signature import digest
 
 DEFAULT_METRICS = shown_in("score")
 # Entries of the manifest that describe how a representation was made, independent of the texts.

@@ -47,7 +47,7 @@ from metric_oracle.findings.writing import check_folder
 from metric_oracle.indexes.shards import section_of
 from metric_oracle.raters.ratings import CATEGORIES
 from metric_oracle.reading import Given, attached
-from metric_oracle.retrieval.search import digest
+from metric_oracle.retrieval.search_signature import digest
 from metric_oracle.sides import Nouns, Sides
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
 from metric_oracle.survey.log import Log

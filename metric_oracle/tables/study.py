@@ -36,7 +36,7 @@ from metric_oracle.reading import AttachedReports
 from metric_oracle.retrieval.checks import with_frequencies
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan, plan_scores
-from metric_oracle.retrieval.search import digest
+from metric_oracle.retrieval.search_signature import digest
 from metric_oracle.scores.baselines import identity
 from metric_oracle.scores.expectation import expectation_of
 from metric_oracle.scores.pair_scores import score_rows

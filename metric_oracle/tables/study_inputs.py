@@ -25,9 +25,9 @@ from metric_oracle.reading import AttachedReports, Given, loaded
 from metric_oracle.retrieval.checks import check_section
 from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.document_pairs import scorable_rows
+from metric_oracle.retrieval.fall_back import most_frequent_row
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.plan import asked
-from metric_oracle.retrieval.result_table import most_frequent_row
 from metric_oracle.sides import Nouns, Sides
 from metric_oracle.sources.attaching import attached_sources
 from metric_oracle.sources.contract import source_of

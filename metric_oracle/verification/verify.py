@@ -20,21 +20,22 @@ from metric_oracle.base.progress import Advance, Progress, counter, say
 from metric_oracle.base.validation import public
 from metric_oracle.corpora.kept_columns import RESERVED
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.corpora.texts import folded
 from metric_oracle.corpora.vectors import Vectors
 from metric_oracle.findings.results import Results, read_results
 from metric_oracle.indexes.index import AnyIndex, Index
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import get_metric
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
+from metric_oracle.retrieval.blocks import BLOCK
 from metric_oracle.retrieval.checks import check_queries, check_section
 from metric_oracle.retrieval.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.document_pairs import Pairs
-from metric_oracle.retrieval.exclusion import SAME, SELF, TEXT, of_order
+from metric_oracle.retrieval.fall_back import most_frequent_row
 from metric_oracle.retrieval.kernels import load_kernel, load_reference
-from metric_oracle.retrieval.result_table import most_frequent_row, put_most_frequent_first
-from metric_oracle.retrieval.search import BLOCK, digest
+from metric_oracle.retrieval.restrictions import Restrictions
+from metric_oracle.retrieval.search_signature import digest
 from metric_oracle.retrieval.weights import metric_of
 from metric_oracle.scores import baselines
 
@@ -88,8 +89,8 @@ def _verify(
         step = "Leave them out: only results of baseline 'nearest' need them."
         check_left_out({"vectors": vectors}, f"for {what}", step)
     columns = {name: results.table[name].to_pylist() for name in results.table.column_names if name != "text"}
-    restrictions = {name: signature[name] for name in RESTRICTIONS if name in signature}
-    _check_ids(columns["query_id"], queries, signature, bool(restrictions))
+    recorded = {name: signature[name] for name in RESTRICTIONS if name in signature}
+    _check_ids(columns["query_id"], queries, signature, bool(recorded))
     index.check_holds(metric)
     check_queries(queries, metric, index)
 
@@ -102,6 +103,7 @@ def _verify(
 
     total = len(columns["row"]) + brute_force.n_pairs(pairs, asked)
     tell = counter(progress, "pairs", total)
+    restrictions = Restrictions(index, queries, metric, recorded)
     check = _Check(index, metric, pairs, queries, results, columns, kind, k, restrictions, vectors)
     check.lines(tell)
     check.names()
@@ -199,11 +201,10 @@ class _Check:
     columns: Mapping[str, list[Any]]  # values of each column of the result but the text
     baseline: str | None  # kind of the baseline, None for a search
     k: int
-    restrictions: Mapping[str, Any] = field(default_factory=dict)  # options of the search that exclude rows
+    restrictions: Restrictions  # what the search left out
     vectors: tuple[Vectors, Vectors] | None = None  # of corpus and queries, for baseline "nearest"
     # Score and components of distinct queries with themselves, as `plain` computed them.
     of_itself: dict[int, tuple[float, dict[str, Any]]] = field(default_factory=dict)
-    rows_by: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)  # what `_rows_by` returned, by its argument
 
     @cached_property
     def position_of(self) -> dict[str, int]:
@@ -241,58 +242,7 @@ class _Check:
     @property
     def falls_back(self) -> bool:
         """Whether queries that nothing matches get the most frequent report."""
-        return self.metric.fallback and not self.restrictions
-
-    def excluded(self, position: int) -> np.ndarray:
-        """Return the rows that the list of query number `position` leaves out: int64[n], by plain comparisons.
-
-        Raise InputError if the queries lack a column by which the search excluded rows.
-        """
-        query, text = self.queries.ids[position], self.queries.texts[position]
-        rows = [np.empty(0, np.int64)]
-        for name in self.restrictions.get("exclude", ()):
-            if name == SAME:
-                rows.append(self._same_rows(query))
-                continue
-            if name not in (SELF, TEXT) and name not in self.queries.columns:
-                raise InputError(
-                    f"the test reports have no column {shown(name)}, by which the search excluded rows.",
-                    "Pass test reports with this column.",
-                )
-            wanted = query if name == SELF else folded(text) if name == TEXT else self.queries.columns[name][position]
-            if name in (SELF, TEXT) or wanted != "":
-                rows.append(self._rows_by(name).get(wanted, rows[0]))
-        return np.unique(np.concatenate(rows))
-
-    def _rows_by(self, name: str) -> dict[str, np.ndarray]:
-        """Return the rows of the index, int64[n], by id ("self"), folded text ("text") or value of column `name`."""
-        if name not in self.rows_by:
-            rows: dict[str, list[int]] = {}
-            for shard in self.index.shards():
-                column = "study_id" if name == SELF else "text" if name == TEXT else name
-                for row, of_row in enumerate(shard.strings(column).to_pylist(), shard.first_row):
-                    rows.setdefault(folded(of_row) if name == TEXT else of_row, []).append(row)
-            self.rows_by[name] = {value: np.array(of_value, np.int64) for value, of_value in rows.items()}
-        return self.rows_by[name]
-
-    def _same_rows(self, query: str) -> np.ndarray:
-        """Return the corpus rows that have the same document as the row with the id `query`: int64[n].
-
-        Documents are those of the metric that ranks reports, without the metrics of conditions.
-        """
-        (row,) = self._rows_by(SELF).get(query, np.array([-1]))
-        key, same = None, []
-        parts = [(shard.first_row, shard.representation(of_order(self.metric))) for shard in self.index.shards()]
-        for first_row, part in parts:
-            if first_row <= row < first_row + len(part.document_of_row):
-                document = int(part.document_of_row[row - first_row])
-                key = None if document < 0 else part.key(document)
-        for first_row, part in parts if key is not None else ():
-            for document in range(len(part.row_ptr) - 1):
-                if part.key(document) == key:
-                    rows = part.row_id[part.row_ptr[document] : part.row_ptr[document + 1]]
-                    same.extend((rows + first_row).tolist())
-        return np.array(same, np.int64)
+        return self.metric.fallback and self.restrictions.is_empty
 
     def lines(self, tell: Advance) -> None:
         """Compare scores, components and `exact` of every line; `tell` gets each line as a pair."""
@@ -346,7 +296,7 @@ class _Check:
         for query, answers in listed.items():
             answers.sort()
             ranks = [rank for rank, *_ in answers]
-            n = len(ranks) if self.restrictions and len(ranks) < self.k else self.k
+            n = self.k if self.restrictions.is_empty else min(len(ranks), self.k)
             if len(ranks) != n or ranks != list(range(1, len(ranks) + 1)):
                 rest = f"must have the ranks 1 to {self.k}, each once; got {len(ranks)} from {ranks[0]} to {ranks[-1]}"
                 _fail("the answers", query, rest, "The results were cut or altered")
@@ -383,7 +333,7 @@ class _Check:
         times = Counter(scores)
         tied = {u for u, score in zip(documents, scores, strict=True) if score == scores[-1]}
         least = times[scores[-1]]
-        if not self.restrictions:  # else some rows of a document may be excluded
+        if self.restrictions.is_empty:  # else some rows of a document may be excluded
             ptr = self.pairs.row_ptr
             least = sum(int(ptr[u + 1] - ptr[u]) for u in tied if u >= 0)
         expected = [times[score] if score != scores[-1] else max(ties[-1], least) for score in scores]
@@ -453,9 +403,10 @@ class _Check:
                 self.k,
                 tell,
                 lists=[
-                    brute_force.WantedList(block.index(int(self.pairs.which[i])), self.excluded(i)) for i in asked_now
+                    brute_force.WantedList(block.index(int(self.pairs.which[i])), self.restrictions.excluded(i))
+                    for i in asked_now
                 ],
-                min_score=self.restrictions.get("min_score"),
+                min_score=self.restrictions.min_score,
             )
             fallback = np.zeros(best.rows.shape, bool)
             if self.falls_back:
@@ -465,6 +416,18 @@ class _Check:
                 expected = [one for one in zip(range(1, self.k + 1), *lines, strict=True) if one[1] >= 0]
                 if sorted(listed[self.queries.ids[i]]) != expected:
                     _fail("the answers", self.queries.ids[i], "differ from those of a brute-force search")
+
+
+def put_most_frequent_first(answers: Answers, fallback: np.ndarray, row: int) -> None:
+    """Put `row`, the most frequent report, first for queries whose best score is 0, and mark it in `fallback`.
+
+    Yu et al. do so. `fallback`, bool[Q, k], is changed in place like `answers`. `retrieval.fall_back` does the same in
+    a search; with this second implementation results are checked.
+    """
+    for q in np.flatnonzero(answers.scores[:, 0] == 0.0):
+        others = answers.rows[q][answers.rows[q] != row]
+        answers.rows[q] = np.r_[row, others][: answers.rows.shape[1]]
+        fallback[q, 0] = True
 
 
 @public

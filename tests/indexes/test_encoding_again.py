@@ -10,7 +10,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes import ngrams
 from metric_oracle.indexes.radgraph import spell_graph
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.search import search_index
+from metric_oracle.retrieval.search import Search
 
 WORDS = ["no", "acute", "edema", "stable", ".", "Effusion", "große", "x2"]
 
@@ -109,9 +109,10 @@ def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
     metric, options = get_metric("radgraph:rg_e"), mo.SearchOptions(backend="cpu")
     assert many.shard(1).representation(metric).encode(asked).document_of_row.tolist() == [0, 0]
     for queries in (asked, asked.take(np.array([1, 0]))):
-        first = search_index(many, queries, metric, options, shards=[0]).best
+        search = Search(many, queries, metric, options)
+        first = search.best_rows([0])
         assert dict(zip(queries.ids, first.scores[:, 0].tolist(), strict=True)) == {"a": 1.0, "b": 0.5}
-        second = search_index(many, queries, metric, options, shards=[1], limit=first.scores[:, -1]).best
+        second = search.best_rows([1], first.scores[:, -1])
         place = queries.ids.index("b")
         assert (second.rows[place, 0], second.scores[place, 0]) == (2, 2 / 3)
 

@@ -37,9 +37,10 @@ from metric_oracle.metrics import composite as composite_of
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
+from metric_oracle.retrieval.limit import Limit
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan, retrieve
-from metric_oracle.retrieval.search import search_index
+from metric_oracle.retrieval.search import Search
 from metric_oracle.sources.attaching import attach_sources
 from metric_oracle.sources.token_states import load_encoder
 from metric_oracle.synthetic.corpus import synthesize
@@ -642,7 +643,7 @@ def test_a_limit_drops_only_what_is_worse(world, whole, metric):
         limit = scores[np.arange(len(scores)), at]
         beyond = rng.random(len(limit)) < 0.2  # better than all by the least step there is
         limit[beyond] = np.nextafter(scores[beyond, 0], np.inf if record.higher_is_better else -np.inf)
-        found = search_index(world.index, queries, record, SearchOptions(k, "cpu"), limit=limit).best
+        found = Search(world.index, queries, record, SearchOptions(k, "cpu")).best_rows(limit=limit)
         reaches = scores >= limit[:, None] if record.higher_is_better else scores <= limit[:, None]
         for q in range(len(scores)):
             m = min(int(reaches[q].sum()), k)
@@ -660,14 +661,13 @@ def test_a_limit_drops_only_what_is_worse(world, whole, metric):
 
 def test_scores_so_far_go_to_the_shards_that_follow(world, shards, monkeypatch):
     """A shard is asked for what reaches the k-th best row of those before it, and searches less for it."""
-    module = import_module("metric_oracle.retrieval.search")
-    limits, real = [], module.search_shard
+    limits, real = [], Limit.of_distinct
 
-    def noted(*arguments, limit, **options):
-        limits.append(limit)
-        return real(*arguments, limit=limit, **options)
+    def noted(limit, *arguments):
+        limits.append(limit.scores)
+        return real(limit, *arguments)
 
-    monkeypatch.setattr(module, "search_shard", noted)
+    monkeypatch.setattr(Limit, "of_distinct", noted)
     found = retrieve(shards, world.queries, "bleu-2", k=3)
     assert len(limits) == shards.n_shards
     assert limits[0] is None

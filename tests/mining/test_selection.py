@@ -282,7 +282,7 @@ def test_the_command_takes_a_selection(index, positives, oracle, tmp_path):
 @pytest.mark.parametrize(
     ("chosen", "line"),
     [
-        ({"range_max": 3}, r"range_max must be an int of at least 4 \(range_min \+ k\); got 3"),
+        ({"range_max": 3}, r"range_max must be an int of at least 4 \(`range_min` \+ `k`\); got 3"),
         ({"max_score": True}, "max_score must be a number; got True"),
         ({"absolute_margin": -0.1}, "absolute_margin must be a number of at least 0; got -0.1"),
         ({"relative_margin": 0.1}, "positives must be given with a margin, and only then; got None"),

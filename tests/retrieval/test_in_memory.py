@@ -322,7 +322,9 @@ def test_what_an_index_lacks_is_named():
         mo.MetricOracleError, match=r"^retrieve: metric must be one of bleu-1, .* \(what memory holds\)"
     ):
         mo.retrieve(held, TESTS, "radgraph")
-    with pytest.raises(mo.MetricOracleError, match=r"^retrieve: graphs must be given for metric 'radgraph'; got none"):
+    with pytest.raises(
+        mo.MetricOracleError, match=r"^retrieve: graphs of the reports must be given for metric 'radgraph'; got none"
+    ):
         mo.retrieve(CORPUS, TESTS, "radgraph")
     with pytest.raises(mo.MetricOracleError, match=r"^build_index: out must be given with `shard_rows`; got None"):
         mo.build_index(CORPUS, shard_rows=3)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metric_oracle.kernels.topk.reference import select
-from metric_oracle.retrieval.merge import BestRows, fall_back, merge_best, side_by_side
+from metric_oracle.retrieval.fall_back import fall_back
+from metric_oracle.retrieval.merge import BestRows, merge_best, side_by_side
 from support import examples
 
 

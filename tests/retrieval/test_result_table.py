@@ -11,10 +11,12 @@ from metric_oracle.indexes.store import FEW, to_arrow
 from metric_oracle.kernels.bleu.score import brevity, precision
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.metrics import METRICS
+from metric_oracle.retrieval.fall_back import fall_back
 from metric_oracle.retrieval.kernels import load_kernel
-from metric_oracle.retrieval.merge import BestRows, fall_back
-from metric_oracle.retrieval.result_table import layout, put_most_frequent_first
-from metric_oracle.retrieval.search import digest
+from metric_oracle.retrieval.merge import BestRows
+from metric_oracle.retrieval.result_table import layout
+from metric_oracle.retrieval.search_signature import digest
+from metric_oracle.verification.verify import put_most_frequent_first
 
 
 def answer(n: int, k: int, seed: int = 0) -> BestRows:
@@ -73,7 +75,7 @@ def test_the_digest_of_reports_is_that_of_each_string_with_its_length(monkeypatc
             raw = string.encode("utf-8", "surrogatepass")
             plain.update(str(len(raw)).encode() + b":" + raw)
     assert digest(Reports(ids, texts)) == plain.hexdigest()
-    monkeypatch.setattr("metric_oracle.retrieval.search.BATCH", 3)
+    monkeypatch.setattr("metric_oracle.retrieval.search_signature.BATCH", 3)
     assert digest(Reports(ids, texts)) == plain.hexdigest()
 
 

@@ -22,10 +22,12 @@ from metric_oracle.kernels.topk.exclusion import NOTHING
 from metric_oracle.metrics import METRICS, SEARCHED
 from metric_oracle.retrieval import thread_pool
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.exclusion import ResultLists
+from metric_oracle.retrieval.fall_back import most_frequent_row
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import retrieve
-from metric_oracle.retrieval.result_table import fill_zeros, most_frequent_row, put_most_frequent_first
+from metric_oracle.retrieval.restrictions import ResultLists
+from metric_oracle.retrieval.result_table import fill_zeros
+from metric_oracle.verification.verify import put_most_frequent_first
 from support import HANG, beside
 from support.calls import Calls
 from support.inputs import changed

@@ -346,7 +346,12 @@ def test_the_best_of_n_is_a_row_of_a_study(oracle, example, tmp_path, monkeypatc
     [
         ({"a": ["x"]}, {"a": "x"}, {}, r"1 studies have samples and a reference\. One study has no interval; pass"),
         ({"a": ["x"], "b": ["y"], "c": ["z"]}, {"a": "x", "b": "y"}, {}, r"2 references and 3 predictions|.*without"),
-        ({"a": ["x"], "b": ["y"]}, {"a": "x", "b": "y"}, {"metrics": "radgraph"}, r"graphs must be given"),
+        (
+            {"a": ["x"], "b": ["y"]},
+            {"a": "x", "b": "y"},
+            {"metrics": "radgraph"},
+            r"graphs of the reports must be given",
+        ),
         ({"a": ["x"], "b": ["y"]}, {"a": "x", "b": "y"}, {"metrics": "cider-d"}, r"metrics must be such that"),
         ({"a": ["x"], "b": ["y"]}, {"a": "x", "b": "y"}, {"column": "judge"}, r".*has no column 'judge'"),
     ],

@@ -256,7 +256,7 @@ def test_bertscore_reads_an_encoder(fake_encoder):
         ({"metrics": []}, r"metrics must be at least one; got none\. Name one\."),
         ({"metrics": "nothing"}, r"metric must be one of those"),
         ({"metrics": "crepe"}, r"metric must be one with an exact search; got 'crepe'"),
-        ({"metrics": "radgraph"}, r"graphs must be given for metric 'radgraph'; got none"),
+        ({"metrics": "radgraph"}, r"graphs of the reports must be given for metric 'radgraph'; got none"),
         ({"metrics": "cider-d:corpus"}, r"index must be given for metric 'cider-d:corpus'"),
         ({"metrics": "bleu", "weighted": True},
          r"weighted must be left out for samples without log-probabilities; got True\. Add the column logprobs"),

@@ -24,7 +24,7 @@ from metric_oracle.raters.fit_composite import fit_composite
 from metric_oracle.raters.metric_agreement import MEAN
 from metric_oracle.raters.ratings import CATEGORIES, read_ratings
 from metric_oracle.reading import reports
-from metric_oracle.retrieval.search import digest
+from metric_oracle.retrieval.search_signature import digest
 from metric_oracle.survey import log as survey_log
 from metric_oracle.survey.create import INSTRUCTIONS, SurveyOptions, create_survey, read_strata
 from metric_oracle.survey.export import export_survey, survey_status

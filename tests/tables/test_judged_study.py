@@ -9,8 +9,8 @@ import pytest
 from pyarrow import parquet
 
 import metric_oracle as mo
-import metric_oracle.retrieval.plan as plan_module
 from metric_oracle.base.errors import InputError
+from metric_oracle.retrieval.search import Search
 from metric_oracle.scores.baselines import drawn_rows
 from metric_oracle.tables.judged_study import default_pool
 from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM, is_yardstick
@@ -211,13 +211,13 @@ def test_a_study_that_goes_on_judges_no_pair_twice(index, tmp_path):
 
 def test_each_metric_is_searched_once(index, tmp_path, monkeypatch):
     """The best of the list that the pool has is the oracle's report; one that it lacks has its own search."""
-    sizes, search = [], plan_module.search_index
+    sizes, results = [], Search.results
 
-    def counted(index, queries, metric, options, **more):
-        sizes.append((metric.name, options.k))
-        return search(index, queries, metric, options, **more)
+    def counted(search, progress=None):
+        sizes.append((search.metric.name, search.options.k))
+        return results(search, progress)
 
-    monkeypatch.setattr(plan_module, "search_index", counted)
+    monkeypatch.setattr(Search, "results", counted)
     pool, out, metrics = "bleu:4,jaccard:2:3,random:3", tmp_path / "study", ("bleu-2", "rouge-l")
     expected = [("bleu-2", 4), ("rouge-l", 1), ("jaccard:2", 3)]
     judge = Judge()

@@ -13,7 +13,7 @@ import metric_oracle as mo
 from metric_oracle.base.errors import ExactnessError, InputError
 from metric_oracle.cli import app
 from metric_oracle.findings.views import answers_table
-from metric_oracle.retrieval import exclusion
+from metric_oracle.retrieval import restrictions
 from metric_oracle.retrieval.plan import plan
 
 
@@ -65,7 +65,7 @@ def test_lists_shared_by_many_queries_are_those_of_each_alone(index, monkeypatch
     options = mo.SearchOptions(k=30, exclude=("self", "subject_id"))
     found = mo.retrieve(index, index, "bleu", options=options).table
     for at_once in (1, 3):
-        monkeypatch.setattr(exclusion, "AT_ONCE", at_once)
+        monkeypatch.setattr(restrictions, "AT_ONCE", at_once)
         assert mo.retrieve(index, index, "bleu", options=options).table.equals(found)
     queries = mo.reports(index).load()
     for place in (0, 7, 150):

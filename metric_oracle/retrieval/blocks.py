@@ -1,0 +1,92 @@
+"""Let a kernel answer the queries of a search block by block, on several threads."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from metric_oracle.base.progress import Advance
+from metric_oracle.kernels.contract import Answers, Kernel
+from metric_oracle.retrieval.document_pairs import Pairs
+from metric_oracle.retrieval.options import SearchOptions
+from metric_oracle.retrieval.thread_pool import MemoryLimit, n_threads, report, run_blocks
+
+# Least and greatest number of queries per task. Large tasks come first, because each has a fixed cost; small ones come
+# last, so that the threads end together.
+BLOCK = 32
+MOST_BLOCK = 128
+LEAST_BLOCK = 4  # queries per task if memory is limited
+
+
+def answer_blocks(
+    kernel: Kernel,
+    pairs: Pairs,
+    rounds: Iterable[tuple[int, Answers]],
+    options: SearchOptions,
+    progress: Advance | None,
+    answered: Callable[[int, int], None],
+) -> dict[str, Any]:
+    """Have a kernel write the answers of each round; kernels release the interpreter lock.
+
+    `pairs` are those of one shard, `rounds` has the number of the first list of each round, and its answers. `answered`
+    is called with the first list and the end of the lists of each finished block, from the thread that searched it.
+
+    Return what the signature records of the work: the share of pairs that each stage dropped by its bounds, and the
+    least distance between a bound and a score.
+    """
+    ((corpus, batch),) = pairs.arrays
+    n, n_queries, threads = len(pairs.parts[0].place), len(pairs.which), options.threads or n_threads()
+    limit = None if options.max_memory is None else MemoryLimit(options.max_memory, threads)
+    sizes = (n, n) if kernel.capabilities.batched else (BLOCK, MOST_BLOCK) if limit is None else (LEAST_BLOCK,) * 2
+    blocks = [
+        (begin, answers, first, last)
+        for begin, answers in rounds
+        for run_of_lists in _runs(answers, n)
+        for first, last in _blocks(*run_of_lists, *sizes, threads)
+    ]
+    of_a_query = 1
+    if kernel.capabilities.splits and blocks:  # threads beyond the cores make no query faster
+        of_a_query = max(min(threads, n_threads()) // len(blocks), 1)
+    idle: list[Any] = []  # workspaces that no thread uses
+
+    def run(i: int) -> int:
+        """Search block `i` of distinct queries; return how many it has."""
+        begin, answers, first, last = blocks[i]
+        workspace = idle.pop() if idle else None if kernel.capabilities.batched else kernel.new_workspace(corpus)
+        k = answers.rows.shape[1]
+        with nullcontext() if limit is None else limit.block():
+            kernel.search(corpus, batch, first, last, k, answers._replace(threads=of_a_query), workspace)
+        if workspace is not None:
+            idle.append(workspace)
+        ends = answers.exclusion.first[[first, last]].tolist() if len(answers.exclusion.first) else (first, last)
+        answered(begin + ends[0], begin + ends[1])
+        return last - first
+
+    if kernel.capabilities.batched:
+        for i in range(len(blocks)):
+            run(i)
+        report(progress, n, n, n_queries, 0)
+    else:
+        total = sum(last - first for _, _, first, last in blocks)
+        run_blocks(run, range(len(blocks)), total, threads, progress, n_queries, of_a_query)
+    stages = kernel.stages(idle)
+    closest = stages.pop("closest_call", None)
+    return {**({"stages": stages} if stages else {}), **({"closest_call": closest} if closest else {})}
+
+
+def _runs(answers: Answers, n: int) -> list[tuple[int, int]]:
+    """Return runs of consecutive ones of n distinct queries that have lists among the answers: (first, end) of each."""
+    if not len(answers.exclusion.first):
+        return [(0, n)] if n else []
+    has_lists = np.diff(answers.exclusion.first) > 0
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], has_lists, [False]]).astype(np.int8)))
+    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+
+def _blocks(first: int, end: int, least: int, most: int, threads: int) -> Iterator[tuple[int, int]]:
+    """Yield blocks (first, end): a quarter of a thread's share of what is left, from `least` to `most` queries."""
+    while first < end:
+        last = min(first + min(max((end - first) // (4 * threads), least), most), end)
+        yield first, last
+        first = last
