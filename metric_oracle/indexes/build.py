@@ -260,8 +260,8 @@ def _build(
     sums = {name: job.pieces[name].sha256 for name in files}
     described = manifest.describe(building, sums, [name for name, is_data in files.items() if is_data])
     content = content_of(reports, counts, kinds, origin, states, described)
-    stamps = {name: (building / name).stat() for name in content["files"]}
-    write_json(building / manifest.STAMPS, {name: [s.st_size, s.st_mtime_ns] for name, s in stamps.items()})
+    stamps = {name: manifest.stamp((building / name).stat()) for name in content["files"]}
+    write_json(building / manifest.STAMPS, stamps)
     built_by = f"metric-oracle {version('metric-oracle')}"
     built_at = datetime.now(UTC).isoformat(timespec="seconds")
     manifest.write_manifest(building, content, built_by=built_by, built_at=built_at)

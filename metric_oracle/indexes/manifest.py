@@ -1,9 +1,9 @@
 """The manifest of an index: its contents, its fingerprint, and the checks that its files are unchanged.
 
 Opening an index opens all its files and compares their sizes. A folder that takes the same name later changes nothing
-for the opened index. A file is compared with its checksum at its first use, unless its modification time is the one
-that the build recorded, or an earlier check of this user was successful. Damage that keeps size and time is noticed if
-the file becomes unreadable; otherwise only `IndexFiles.verify`, which reads all files, finds it (docs/security.md).
+for the opened index. A file is compared with its checksum at its first use, unless its size and modification time are
+those that the build, or an earlier check, recorded in the folder. Damage that keeps size and time is noticed if the
+file becomes unreadable; otherwise only `IndexFiles.verify`, which reads all files, finds it (docs/security.md).
 """
 
 import hashlib
@@ -11,20 +11,20 @@ import json
 import mmap
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from metric_oracle.base.errors import DamagedIndexError, IndexFormatError, InputError
-from metric_oracle.base.files import checksum, write_json
+from metric_oracle.base.files import checksum, json_text, replacing, write_json
 from metric_oracle.indexes.store import PIECE, hash_content, map_file
 
 FORMAT = "metric-oracle index"
 FORMAT_VERSION = 3
 NAME = "manifest.json"
 SET_NAME, SET_FORMAT = "set.json", "metric-oracle shard set"  # of a shard set, see `indexes.shards`
-# Sizes and modification times of the files, written by the build. Readers write nothing into an index.
+# Sizes and modification times of files that had their checksums, written by the build and by readers of a copy.
 STAMPS = "stamps.json"
 
 
@@ -56,6 +56,11 @@ def made_manifest(content: dict[str, Any], **notes: str) -> dict[str, Any]:
 def write_manifest(folder: Path, content: dict[str, Any], **notes: str) -> None:
     """Write the manifest of an index, see `made_manifest`."""
     write_json(folder / NAME, made_manifest(content, **notes))
+
+
+def stamp(status: os.stat_result) -> list[int]:
+    """Return what stands in the file of stamps for a file with this status."""
+    return [status.st_size, status.st_mtime_ns]
 
 
 def check_name(folder: Path, argument: str) -> None:
@@ -102,17 +107,15 @@ class IndexFiles:
             raise no_index(folder) from None
         try:
             self.manifest = _parse(_read_small_file(descriptor, NAME), folder)
-            stamps = _read_small_file(descriptor, STAMPS)
             self._maps: dict[str, mmap.mmap] = {}
-            self._stamps: dict[str, tuple[int, int, int]] = {}
+            self._status: dict[str, os.stat_result] = {}  # of the files when they were opened
             for name, entry in self._entries.items():
                 self._open(descriptor, name, entry)
         finally:
             os.close(descriptor)
-        self._verified: set[str] = set()  # names of files that need no further check
-        with suppress(ValueError, TypeError, RecursionError, KeyError, AttributeError):
-            recorded = dict(json.loads(stamps or b"{}"))
-            self._verified = {name for name, (n, time, _) in self._stamps.items() if recorded.get(name) == [n, time]}
+        recorded = _read_stamps(folder)
+        # Names of files that need no further check.
+        self._verified = {name for name, status in self._status.items() if recorded.get(name) == stamp(status)}
 
     @property
     def _entries(self) -> dict[str, dict[str, Any]]:
@@ -143,7 +146,7 @@ class IndexFiles:
             self._maps[name] = map_file(descriptor)
         finally:
             os.close(descriptor)
-        self._stamps[name] = status.st_size, status.st_mtime_ns, status.st_ino
+        self._status[name] = status
 
     def __getitem__(self, name: str) -> mmap.mmap:
         """Return a mapped file by its name, compared with its checksum unless it was verified before.
@@ -151,31 +154,13 @@ class IndexFiles:
         Raise DamagedIndexError if it does not have it.
         """
         if name not in self._verified:
-            self._verify(name)
+            self._compare_checksum(name)
+            self._record([name])
         return self._maps[name]
 
     def of(self, kind: str) -> dict[str, mmap.mmap]:
         """Return the mapped files of a representation, keyed by their names in its folder."""
         return {name.removeprefix(f"{kind}/"): self[name] for name in self._maps if name.startswith(f"{kind}/")}
-
-    def _verify(self, name: str) -> None:
-        """Compare a file with its checksum, unless a note says that this user has done so before, and write a note.
-
-        Raise DamagedIndexError if it does not have it. A note is an empty file in a folder of the user, named by
-        checksum, size, time and inode of the verified file.
-        """
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        wanted = self._entries[name]["sha256"]
-        note = Path(home) / "metric-oracle/checked" / checksum([wanted, *self._stamps[name]])
-        with suppress(OSError):
-            if note.exists():
-                self._verified.add(name)
-                return
-        self._compare_checksum(name)
-        # Notes only save time. If none can be written, the file is read again next time.
-        with suppress(OSError):
-            note.parent.mkdir(parents=True, exist_ok=True)
-            note.touch()
 
     def _compare_checksum(self, name: str) -> None:
         """Read a file; raise DamagedIndexError unless it has its checksum. Afterwards it counts as verified."""
@@ -194,6 +179,24 @@ class IndexFiles:
         """Read every file; raise DamagedIndexError if one does not have its checksum."""
         for name in self._maps:
             self._compare_checksum(name)
+        self._record(self._maps)
+
+    def _record(self, names: Collection[str]) -> None:
+        """Add files that have their checksums to the stamps in the folder, so that no later process reads them for it.
+
+        Stamps only save time: where the folder cannot be written, or has other files by now, nothing is recorded.
+        """
+        with suppress(OSError, InputError):
+            now = {name: (self.folder / name).stat() for name in names}
+            stamps = {name: stamp(status) for name, status in now.items()}
+            is_same = all(
+                os.path.samestat(status, self._status[name]) and stamps[name] == stamp(self._status[name])
+                for name, status in now.items()
+            )
+            recorded = _read_stamps(self.folder)
+            if is_same and not stamps.items() <= recorded.items():
+                with replacing(self.folder / STAMPS) as temporary:
+                    temporary.write_text(json_text({**recorded, **stamps}), encoding="utf-8")
 
 
 def _open_file(directory: int, name: str) -> int | None:
@@ -218,6 +221,14 @@ def _read_small_file(directory: int, name: str) -> bytes | None:
         return None
     with open(descriptor, "rb") as file:
         return file.read()
+
+
+def _read_stamps(folder: Path) -> dict[str, Any]:
+    """Return the stamps in the folder of an index by name of the file; none if they are missing or cannot be read."""
+    with suppress(OSError, ValueError, TypeError, RecursionError):
+        if (folder / STAMPS).is_file():  # a pipe would block
+            return dict(json.loads((folder / STAMPS).read_bytes()))
+    return {}
 
 
 def parse(text: bytes, form: str) -> Any:

@@ -1,6 +1,8 @@
+import errno
 import json
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -13,13 +15,6 @@ from metric_oracle.indexes.store import write_arrays
 from support import AT_ONCE
 
 CONTENT = {"counts": {}, "representations": {}, "files": {}}
-
-
-@pytest.fixture(autouse=True)
-def notes(tmp_path, monkeypatch):
-    """Keep the notes on right files apart from those of the user, and return their folder."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache/metric-oracle/checked"
 
 
 def folder_with(tmp_path, **changes):
@@ -195,8 +190,9 @@ def test_file_of_another_size(tmp_path, content):
 ALTERED = r"^a in .* does not have its checksum in manifest.json: the file was altered\. Build"
 
 
-def test_altered_byte_with_another_time_is_found_at_first_use(tmp_path, notes):
+def test_altered_byte_with_another_time_is_found_at_first_use(tmp_path):
     folder = index_of(tmp_path / "I", a=b"123", b=b"4")
+    stamps = (folder / "stamps.json").read_bytes()
     (folder / "a").write_bytes(b"124")
     os.utime(folder / "a", ns=(1, 1))
     files = IndexFiles(folder)
@@ -204,7 +200,9 @@ def test_altered_byte_with_another_time_is_found_at_first_use(tmp_path, notes):
     for _ in range(2):
         with pytest.raises(IndexFormatError, match=ALTERED):
             files["a"]
-    assert not notes.exists()
+    with pytest.raises(IndexFormatError, match=ALTERED):
+        files.verify()
+    assert (folder / "stamps.json").read_bytes() == stamps
 
 
 def test_altered_byte_with_the_old_time_needs_the_full_check(tmp_path):
@@ -235,11 +233,18 @@ def test_stamps_spare_the_reading(tmp_path, monkeypatch):
     assert read == ["a", "b"]
 
 
-def test_a_copy_is_read_once_for_each_user_and_written_never(tmp_path, monkeypatch, notes):
-    folder = index_of(tmp_path / "I", a=b"123", b=b"4")
-    for name in "ab":
+def copied(tmp_path, **contents):
+    """Return a copy of an index, whose files have other times than those that the build recorded."""
+    folder = index_of(tmp_path / "I", **contents)
+    for name in contents:
         os.utime(folder / name, ns=(1, 1))
+    return folder
+
+
+def test_a_copy_is_read_once(tmp_path, monkeypatch):
+    folder = copied(tmp_path, a=b"123", b=b"4")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     read = read_files(monkeypatch)
     IndexFiles(folder)
     assert read == []
@@ -248,8 +253,11 @@ def test_a_copy_is_read_once_for_each_user_and_written_never(tmp_path, monkeypat
         assert read == ["a"]
     assert IndexFiles(folder)["b"][:] == b"4"
     assert read == ["a", "b"]
-    assert len(list(notes.iterdir())) == 2
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    # Beside the data, and nowhere else, is what spares the reading; the data stay as they are.
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert json.loads(after.pop("stamps.json")) == {"a": [3, 1], "b": [1, 1]}
+    assert after == {name: content for name, content in before.items() if name != "stamps.json"}
+    assert os.listdir(tmp_path) == ["I"]
     # A file in its place is another file.
     content = (folder / "a").read_bytes()
     (folder / "a").rename(tmp_path / "old")
@@ -259,14 +267,53 @@ def test_a_copy_is_read_once_for_each_user_and_written_never(tmp_path, monkeypat
     assert read == ["a", "b", "a"]
 
 
-def test_notes_that_find_no_room_do_not_stop_a_reader(tmp_path, monkeypatch, notes):
-    folder = index_of(tmp_path / "I", stamped=False, a=b"123")
-    notes.parent.mkdir(parents=True)
-    notes.write_text("a file in the way")
+def test_a_full_check_spares_the_reading(tmp_path, monkeypatch):
+    folder = copied(tmp_path, a=b"123", b=b"4")
+    IndexFiles(folder).verify()
     read = read_files(monkeypatch)
+    files = IndexFiles(folder)
+    assert [files["a"][:], files["b"][:]] == [b"123", b"4"]
+    assert read == []
+    written = (folder / "stamps.json").stat().st_ino
+    files.verify()
+    assert (folder / "stamps.json").stat().st_ino == written
+
+
+@pytest.mark.parametrize("obstacle", ["read-only", "full", "folder", "pipe"])
+@AT_ONCE
+def test_a_folder_that_cannot_be_written_is_read_again(tmp_path, monkeypatch, obstacle):
+    folder = copied(tmp_path, a=b"123")
+    if obstacle in ("folder", "pipe"):
+        (folder / "stamps.json").unlink()
+        (os.mkdir if obstacle == "folder" else os.mkfifo)(folder / "stamps.json")
+    read, open_file = read_files(monkeypatch), os.open
+
+    def refuse(path, flags, *arguments, **options):
+        if flags & os.O_CREAT:
+            number = {"read-only": errno.EROFS, "full": errno.ENOSPC}[obstacle]
+            raise OSError(number, os.strerror(number))
+        return open_file(path, flags, *arguments, **options)
+
+    if obstacle in ("read-only", "full"):
+        monkeypatch.setattr(os, "open", refuse)
     assert IndexFiles(folder)["a"][:] == b"123"
     assert IndexFiles(folder)["a"][:] == b"123"
-    assert read == ["a", "a"]
+    assert read == (["a"] if obstacle == "pipe" else ["a", "a"])  # a pipe gives way
+    assert sorted(os.listdir(folder)) == ["a", "manifest.json", "stamps.json"]
+
+
+def test_nothing_is_recorded_of_a_file_that_changed_since(tmp_path):
+    """Neither in an index that took the name of the opened one, nor of a file that was written while it was read."""
+    folder = copied(tmp_path, a=b"old")
+    files = IndexFiles(folder)
+    folder.rename(tmp_path / "gone")
+    index_of(tmp_path / "I", a=b"new")
+    stamps = (folder / "stamps.json").read_bytes()
+    assert files["a"][:] == b"old"
+    assert (folder / "stamps.json").read_bytes() == stamps
+    shutil.rmtree(folder)
+    files.verify()
+    assert os.listdir(tmp_path) == ["gone"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[1]", "5", "null", '{"a": 5}', '{"a": [3]}', "{", "\x80"])
@@ -276,15 +323,6 @@ def test_damaged_stamps_cost_a_reading(tmp_path, monkeypatch, text):
     read = read_files(monkeypatch)
     assert IndexFiles(folder)["a"][:] == b"123"
     assert read == ["a"]
-
-
-def test_notes_of_a_manifest_stay_in_their_folder(tmp_path, notes):
-    folder = index_of(tmp_path / "I", stamped=False, a=b"123")
-    files = {"a": {"bytes": 3, "sha256": "../../mine"}}
-    write_manifest(folder, {**CONTENT, "files": files})
-    with pytest.raises(IndexFormatError, match=ALTERED):
-        IndexFiles(folder)["a"]
-    assert not (tmp_path / "mine").exists()
 
 
 def test_files_are_those_of_the_opening(tmp_path):
