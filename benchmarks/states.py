@@ -7,7 +7,6 @@ more row is a run that is killed and goes on.
 
 import argparse
 import importlib
-import json
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from benchmarks import machine
 from benchmarks.encoders import LAYER, encode_all, write_base
 from benchmarks.gate import GateError
 from benchmarks.machine import Row
+from metric_oracle.base.job import Job
 from metric_oracle.bench.timing import timed
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders.token_states import TokenEncoder, write_states
@@ -139,15 +139,14 @@ def _resumed(path: Path, layer: int, texts: list[str], folder: Path) -> Row:
     tokens = encoder.tokenize(texts)
     encoder.run([tokens.ids[None, : int(tokens.ptr[1])].astype(np.int64)])  # warm
     whole_s = timed(lambda: write_states(encoder, tokens, folder / "whole", storage=np.float16))
-    n_parts = len(json.loads((folder / "whole.json").read_text(encoding="utf-8"))["parts"])
-    killed, record = folder / "killed", folder / "killed.json"
+    n_parts = len(Job(folder, "whole.json").pieces["whole"].parts)
+    killed = folder / "killed"
     process = multiprocessing.get_context("spawn").Process(target=_write, args=(path, layer, texts, killed))
     process.start()
     n_kept = 0
     while n_kept < n_parts // 2:
         sleep(0.01)
-        parts = json.loads(record.read_text(encoding="utf-8"))["parts"] if record.exists() else []
-        n_kept = sum(part is not None for part in parts)
+        n_kept = sum(len(piece.parts) for piece in Job(folder, "killed.json").pieces.values())
     process.kill()
     process.join()
     start = perf_counter()

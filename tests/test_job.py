@@ -235,7 +235,10 @@ def test_a_piece_is_inside_of_its_folder(tmp_path, name):
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-@pytest.mark.parametrize("entry", [5, [], {}, {"made_of": "x"}, None])
+OTHER_PARTS = [{"made_of": "x", "sha256": "", "parts": parts} for parts in (5, [5], [[0, "a", ""]])]
+
+
+@pytest.mark.parametrize("entry", [5, [], {}, {"made_of": "x"}, None, *OTHER_PARTS])
 def test_a_record_of_another_form(tmp_path, entry):
     run(tmp_path)
     write_json(tmp_path / "record.json", {"a": entry})
@@ -245,6 +248,43 @@ def test_a_record_of_another_form(tmp_path, entry):
     assert Job(tmp_path, "record.json").is_damaged
     (tmp_path / "record.json").unlink()
     assert not Job(tmp_path, "record.json").is_damaged
+
+
+def grown(folder, *parts, made_of="x"):
+    """Write the parts of a piece that the job of a folder lacks, each of ten bytes; return which were written."""
+    job, written = Job(folder, "record.json"), []
+    job.claim("a", made_of=made_of)
+    with (folder / "a").open("r+b" if (folder / "a").exists() else "w+b") as file:
+        file.truncate(30)
+        for part in parts:
+            if not job.holds_part("a", 10 * part, 10 * part + 10):
+                file.seek(10 * part)
+                file.write(b"part %5d" % part)
+                file.flush()
+                job.record_part("a", 10 * part, 10 * part + 10)
+                written.append(part)
+            assert job.holds_part("a", 10 * part, 10 * part + 10)
+    return written
+
+
+def test_a_piece_that_grows(tmp_path):
+    assert grown(tmp_path, 0, 2) == [0, 2]
+    assert grown(tmp_path, 0, 1, 2) == [1]
+    assert (tmp_path / "a").read_bytes() == b"part     0part     1part     2"
+    job = Job(tmp_path, "record.json")
+    assert not job.holds("a")
+    assert not job.holds_part("a", 0, 20)  # other bounds
+    content = bytearray((tmp_path / "a").read_bytes())
+    content[12] ^= 1
+    (tmp_path / "a").write_bytes(content)
+    assert grown(tmp_path, 0, 1, 2) == [1]
+    (tmp_path / "a").write_bytes(content[:15])
+    assert grown(tmp_path, 0, 1, 2) == [1, 2]
+    assert grown(tmp_path, 0, 1, 2, made_of="y") == [0, 1, 2]
+    job = Job(tmp_path, "record.json")
+    job.record("a")
+    assert Job(tmp_path, "record.json").holds("a")
+    assert not job.pieces["a"].parts
 
 
 def test_pieces_that_are_folders(tmp_path):

@@ -1,15 +1,19 @@
 """Jobs that resume: a folder of finished pieces and a record of their checksums, so that a kill loses little."""
 
+import hashlib
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from metric_oracle.base.checksum import read_json, write_json
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import LOCK, exclusive, is_at, remove_leftovers, sha256
+
+_AT_ONCE = 1 << 20  # bytes that are hashed at a time
 
 
 class Recorded(NamedTuple):
@@ -18,14 +22,16 @@ class Recorded(NamedTuple):
     made_of: str  # checksum of all that the piece is made of
     sha256: str = ""  # of its content; empty until the piece is finished
     note: Any = None  # what the job must know of a finished piece: a JSON value
+    # Of a piece that grows: (first, stop), bytes of it that are finished -> their checksum.
+    parts: Mapping[tuple[int, int], str] = MappingProxyType({})
 
 
 class Job:
     """A job that a later process can resume: a folder of pieces, which are files, and a record in one more file.
 
     A piece is claimed before it is written, so that a file without a record is not the job's, and recorded with its
-    checksum when it is finished. It may also be a folder with a record of its own, which is only claimed. If the record
-    is lost or damaged, no piece counts as finished.
+    checksum when it is finished. It may also be a folder with a record of its own, which is only claimed, or a file
+    that is recorded part by part. If the record is lost or damaged, no piece counts as finished.
     """
 
     def __init__(self, folder: Path, record: str) -> None:
@@ -37,7 +43,12 @@ class Job:
         try:
             content = read_json(self._record, "")
             pieces = {
-                name: Recorded(str(entry["made_of"]), str(entry["sha256"]), entry.get("note"))
+                name: Recorded(
+                    str(entry["made_of"]),
+                    str(entry["sha256"]),
+                    entry.get("note"),
+                    {(int(first), int(stop)): str(sha) for first, stop, sha in entry.get("parts", [])},
+                )
                 for name, entry in content.items()
             }
             _check_inside(pieces)
@@ -102,6 +113,18 @@ class Job:
         self._held.update(names)
         self._write()
 
+    def holds_part(self, name: str, first: int, stop: int) -> bool:
+        """Return whether the bytes from `first` to `stop` of a claimed piece are recorded and have their checksum."""
+        wanted = self.pieces[name].parts.get((first, stop))
+        return wanted is not None and _sha256_of_part(self.folder / name, first, stop) == wanted
+
+    def record_part(self, name: str, first: int, stop: int) -> None:
+        """Record that the bytes from `first` to `stop` of a claimed piece, which are on disk, are finished."""
+        piece = self.pieces[name]
+        sha = _sha256_of_part(self.folder / name, first, stop)
+        self.pieces[name] = piece._replace(parts={**piece.parts, (first, stop): sha})
+        self._write()
+
     def remove(self, *names: str) -> None:
         """Remove pieces; names that are not on record are left alone."""
         for name in names:
@@ -116,11 +139,13 @@ class Job:
 
     def _write(self) -> None:
         """Write the record."""
-        content = {}
+        content: dict[str, dict[str, Any]] = {}
         for name, piece in self.pieces.items():
             content[name] = {"made_of": piece.made_of, "sha256": piece.sha256}
             if piece.note is not None:
                 content[name]["note"] = piece.note
+            if piece.parts:
+                content[name]["parts"] = [[first, stop, sha] for (first, stop), sha in piece.parts.items()]
         write_json(self._record, content)
 
 
@@ -140,6 +165,16 @@ def working(folder: Path, title: str) -> Iterator[None]:
                 if is_at(lock, folder / LOCK) and [path.name for path in folder.iterdir()] == [LOCK]:
                     (folder / LOCK).unlink()
                     folder.rmdir()
+
+
+def _sha256_of_part(path: Path, first: int, stop: int) -> str:
+    """Return the SHA-256, in hexadecimal, of the bytes from `first` to `stop` of a file, of fewer where it is short."""
+    hasher = hashlib.sha256()
+    with path.open("rb") as file:
+        file.seek(first)
+        while content := file.read(min(stop - file.tell(), _AT_ONCE)):
+            hasher.update(content)
+    return hasher.hexdigest()
 
 
 def _check_inside(names: Iterable[str]) -> None:

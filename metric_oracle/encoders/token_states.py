@@ -5,9 +5,7 @@ first layers, and each vector of its output is divided by its length. A model th
 still applies it when cut, as in bert_score; `hidden_states[layer]` would lack the norm.
 """
 
-import json
 import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +18,7 @@ import numpy.typing as npt
 
 from metric_oracle.base.argument_checks import check_given, check_one_of
 from metric_oracle.base.errors import InputError, not_installed, shown
-from metric_oracle.base.files import write_json
+from metric_oracle.base.job import Job
 from metric_oracle.base.progress import Advance
 from metric_oracle.encoders.batches import (
     Blocks,
@@ -257,11 +255,10 @@ def write_states(
     """Write the token states of texts as unit vectors to a raw file; return it as a read-only memmap, as of `encode`.
 
     A killed run resumes. A part has consecutive texts of about `part_tokens` tokens, by default 32,768 on a CPU and
-    262,144 on a GPU. When a part is on disk, its checksum is added to a file of checksums, `path` with the ending
-    `.json`, which the caller removes. A later call with the same encoder, tokens and machine settings keeps the parts
-    whose checksums are in it. The result has the bytes of a run without a kill. `progress` is called with the number
-    of all finished tokens after each part. Encoding is fastest if texts of equal length are adjacent. Raise InputError
-    without tokens.
+    262,144 on a GPU. The file is the only piece of a job, whose record, `path` with the ending `.json`, the caller
+    removes. A later call with the same encoder, tokens and machine settings keeps the parts that are on record. The
+    result has the bytes of a run without a kill. `progress` is called with the number of all finished tokens after
+    each part. Encoding is fastest if texts of equal length are adjacent. Raise InputError without tokens.
     """
     storage = np.dtype(storage)
     part_tokens = part_tokens or _PART_TOKENS[encoder.device]
@@ -270,25 +267,22 @@ def write_states(
         raise InputError("texts", "must be at least one", "0 to encode", "Check the file and the section.")
     row_bytes = encoder.width * storage.itemsize
     bounds = part_bounds(tokens.ptr, part_tokens)
-    checksum_file = path.with_suffix(".json")
-    run_digest = _digest(encoder, tokens, storage, part_tokens)
-    checksums = _finished_checksums(checksum_file, run_digest, len(bounds) - 1)
+    job = Job(path.parent, path.with_suffix(".json").name)
+    job.claim(path.name, made_of=_digest(encoder, tokens, storage, part_tokens))
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.truncate(shape[0] * row_bytes)
         # A full disk raises an error now and not after hours.
         os.posix_fallocate(file.fileno(), 0, shape[0] * row_bytes)
         n_done = 0
-        for part, (start, stop) in enumerate(pairwise(bounds)):
+        for start, stop in pairwise(bounds):
             first, last = int(tokens.ptr[start]), int(tokens.ptr[stop])
-            file.seek(first * row_bytes)
-            if checksums[part] is None or checksums[part] != zlib.crc32(file.read((last - first) * row_bytes)):
-                states = _states(encoder, tokens, start, stop, storage)
+            part = path.name, first * row_bytes, last * row_bytes
+            if not job.holds_part(*part):
                 file.seek(first * row_bytes)
-                file.write(states.data)
+                file.write(_states(encoder, tokens, start, stop, storage).data)
                 file.flush()
                 os.fsync(file.fileno())
-                checksums[part] = zlib.crc32(states.data)
-                write_json(checksum_file, {"digest": run_digest, "parts": checksums})
+                job.record_part(*part)
             n_done += last - first
             if progress is not None:
                 progress(n_done)
@@ -338,17 +332,3 @@ def _digest(encoder: TokenEncoder, tokens: Tokens, storage: np.dtype, part_token
     settings = {name: value for name, value in encoder.signature.items() if name != "model"}
     machine = environment(encoder.device, _batch_tokens(encoder), encoder.dtype)
     return digest([settings, machine, storage.name, part_tokens], tokens.ptr, tokens.ids)
-
-
-def _finished_checksums(path: Path, run_digest: str, n_parts: int) -> list[int | None]:
-    """Return the CRC-32 of each of the `n_parts`, None of one that no earlier run with the same digest finished.
-
-    `path` is the file of checksums of `write_states`; if it is missing, damaged or of another run, nothing is finished.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["digest"] == run_digest and len(content["parts"]) == n_parts:
-            return list(content["parts"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        pass
-    return [None] * n_parts

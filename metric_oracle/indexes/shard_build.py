@@ -1,8 +1,9 @@
 """Build a shard set. Each shard is an ordinary build in its own folder, and several workers can build in parallel.
 
 A worker builds the shards that no other worker has built or is building. Then it waits for the other workers, and takes
-over shards whose workers have died. `plan.json` records what the set is built from, so that a worker with other inputs
-is refused. `set.json` is written last, by the first worker to see that all shards exist.
+over shards whose workers have died. `plan.json` is the record of a job (see `job`) whose piece, `set.json`, is made of
+all that the set is built from, so that a worker with other inputs is refused. `set.json` is written last, by the first
+worker to see that all shards exist.
 """
 
 import json
@@ -15,7 +16,8 @@ from typing import Any
 
 from metric_oracle.base.argument_checks import check_new_folder
 from metric_oracle.base.errors import InputError, InUseError
-from metric_oracle.base.files import checksum, exclusive, only_writer, remove_leftovers, sync, write_json
+from metric_oracle.base.files import checksum, exclusive, only_writer, remove_leftovers, sync
+from metric_oracle.base.job import Job
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes import manifest
@@ -114,18 +116,18 @@ def _begin(out: Path, plan_sum: str) -> bool:
     # Another worker may have made the folder a moment ago, or may finish the set at any moment. It writes NAME before
     # it removes PLAN, so NAME is looked for after PLAN.
     is_new = out.is_dir() and all(path.name.startswith((PLAN, f".{PLAN}.")) for path in out.iterdir())
-    begun = _recorded(out / PLAN)
-    finished = _recorded(out / NAME)
+    begun = _begun(out)
+    finished = _finished(out)
     if finished is not None and finished == plan_sum:
         return True
     if finished is not None or (begun is None and not is_new):
         check_new_folder("out", out)
     if begun is None:
         with only_writer(out / PLAN):  # of workers with different plans, one begins
-            begun = _recorded(out / PLAN)
+            begun = _begun(out)
             if begun is None:
                 begun = plan_sum
-                write_json(out / PLAN, {"plan": plan_sum})
+                Job(out, PLAN).claim(NAME, made_of=plan_sum)
         sync(out.parent)
     if begun != plan_sum:
         raise InputError(
@@ -137,13 +139,16 @@ def _begin(out: Path, plan_sum: str) -> bool:
     return False
 
 
-def _recorded(path: Path) -> str | None:
-    """Return the checksum of the plan that a plan file or manifest records.
+def _begun(out: Path) -> str | None:
+    """Return the checksum of the plan of an unfinished set; None if there is none, "" if it cannot be read."""
+    job = Job(out, PLAN)
+    return job.pieces[NAME].made_of if NAME in job.pieces else "" if job.is_damaged else None
 
-    None if there is no such file, "" if it records no plan.
-    """
+
+def _finished(out: Path) -> str | None:
+    """Return the checksum of the plan of a finished set; None if there is none, "" if it cannot be read."""
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["plan"])
+        return str(json.loads((out / NAME).read_text(encoding="utf-8"))["plan"])
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):

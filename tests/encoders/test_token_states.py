@@ -1,4 +1,5 @@
 import csv
+import hashlib
 import json
 import os
 import pickle
@@ -7,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from metric_oracle.base.errors import BackendError, InputError, install_command
+from metric_oracle.base.job import Job
 from metric_oracle.encoders import batches, packed_layers, token_states
 from metric_oracle.encoders.token_states import PUBLISHED, TokenEncoder, encode, states_digest, write_states
 from support import HANG, published
@@ -960,9 +961,10 @@ def test_file(bert, tmp_path, storage):
     assert set(finished) <= set(tokens.ptr.tolist())
     assert finished[-1] == len(tokens.ids)
     assert 0 < np.diff([0, *finished]).max() <= PART
-    checksums = json.loads((tmp_path / "states.json").read_text())
-    bounds = [0, *finished]
-    assert checksums["parts"] == [zlib.crc32(states[a:b].tobytes()) for a, b in pairwise(bounds)]
+    width = states.itemsize * encoder.width
+    assert Job(tmp_path, "states.json").pieces["states.bin"].parts == {
+        (a * width, b * width): hashlib.sha256(states[a:b].tobytes()).hexdigest() for a, b in pairwise([0, *finished])
+    }
     assert sorted(file.name for file in tmp_path.iterdir()) == ["states.bin", "states.json"]
 
 
@@ -1083,17 +1085,20 @@ class Killed(BaseException):
     pass
 
 
-# The numbers and their record are both synced.
-@pytest.mark.parametrize(("step", "n_of_part"), [("os.fsync", 2), ("zlib.crc32", 1), ("pathlib.Path.replace", 1)])
-def test_stopped_before_any_step(writer, monkeypatch, step, n_of_part):
+# The numbers and their record are both synced; the record is first written without a part.
+@pytest.mark.parametrize(
+    ("step", "n_before", "n_of_part"),
+    [("os.fsync", 1, 2), ("metric_oracle.base.job._sha256_of_part", 0, 1), ("pathlib.Path.replace", 1, 1)],
+)
+def test_stopped_before_any_step(writer, monkeypatch, step, n_before, n_of_part):
     """Whatever call a run ends at, the next one computes what has no record, and the bytes are the same."""
     finished = []
     writer.write(progress=finished.append)
     home, _, name = step.rpartition(".")
     owner = Path if home == "pathlib.Path" else sys.modules[home]
     original = getattr(owner, name)
-    for n_calls in range(n_of_part * len(finished)):
-        writer.path.unlink()
+    for n_calls in range(n_before + n_of_part * len(finished)):
+        writer.path.unlink(missing_ok=True)
         writer.record.unlink(missing_ok=True)
         left = iter(range(n_calls))
 
@@ -1106,7 +1111,7 @@ def test_stopped_before_any_step(writer, monkeypatch, step, n_of_part):
             patch.setattr(owner, name, limited)
             with pytest.raises(Killed):
                 writer.write()
-        n_kept = [0, *finished][n_calls // n_of_part]
+        n_kept = [0, *finished][max(n_calls - n_before, 0) // n_of_part]
         assert writer.write() == len(writer.tokens.ids) - n_kept
         writer.check()
 

@@ -12,7 +12,8 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import IndexFormatError, InputError
-from metric_oracle.base.files import checksum, exclusive, write_json
+from metric_oracle.base.files import checksum, exclusive
+from metric_oracle.base.job import Job
 from metric_oracle.indexes import build, shard_build, shards
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name
@@ -244,9 +245,10 @@ def test_another_command_is_no_worker(table, tmp_path, monkeypatch):
     for given, options in ((table, {"shard_rows": 11}), (mo.reports(table, mo.Read(keep_empty=True)), {})):
         with pytest.raises(InputError, match=match):
             make(given, tmp_path, **options)
-    (tmp_path / "set" / PLAN).write_text("{")
-    with pytest.raises(InputError, match=match):
-        make(table, tmp_path)
+    for damaged in ("{", (tmp_path / "set" / PLAN).read_text().replace("made_of", "made_in")):
+        (tmp_path / "set" / PLAN).write_text(damaged)
+        with pytest.raises(InputError, match=match):
+            make(table, tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes").touch()
     with pytest.raises(InputError, match=r"^build_index: out must be a new folder; got .*, which exists\."):
@@ -262,7 +264,7 @@ def test_of_two_plans_at_one_moment_one_begins(table, tmp_path, monkeypatch):
     lock = shard_build.only_writer
 
     def late(path):
-        write_json(path, {"plan": "of another set"})
+        Job(path.parent, path.name).claim(NAME, made_of="another set")
         return lock(path)
 
     monkeypatch.setattr(shard_build, "only_writer", late)
@@ -270,7 +272,7 @@ def test_of_two_plans_at_one_moment_one_begins(table, tmp_path, monkeypatch):
         InputError, match=r"^build_index: out must be a new folder, or an unfinished .*, which was begun"
     ):
         make(table, tmp_path)
-    assert json.loads((tmp_path / "set" / PLAN).read_text()) == {"plan": "of another set"}
+    assert Job(tmp_path / "set", PLAN).pieces[NAME].made_of == "another set"
     assert [path.name for path in (tmp_path / "set").iterdir()] == [PLAN]
 
 
