@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import metric_oracle as mo
 from metric_oracle.base.errors import ExactnessError, InputError
+from metric_oracle.base.option_types import RESTRICTIONS
 from metric_oracle.cli import app
 from metric_oracle.findings.views import answers_table
 from metric_oracle.retrieval import restrictions
@@ -284,3 +285,28 @@ def test_the_command_takes_several_conditions(index):
     found = CliRunner().invoke(app, [*asked, "--where", "bleu-1>0.2", "--where", "bleu-1 < 0.6"]).stdout.splitlines()
     assert 0 < len(found) < len(every)
     assert all(0.2 < json.loads(line)["bleu-1"] < 0.6 for line in found)
+
+
+# ---- every restriction ----------------------------------------------------------------------------------------------
+
+EXAMPLES = {"exclude": "self,text", "min_score": 0.4, "where": "rouge-l:coco<0.9"}
+
+
+@pytest.mark.parametrize("name", RESTRICTIONS)
+def test_a_restriction_is_known_to_search_verification_and_mining(index, tmp_path, name):
+    """A new restriction needs its example here, and is then demanded of all three."""
+    options = mo.SearchOptions(k=8, **{name: EXAMPLES[name]})
+    results, free = (mo.retrieve(index, index, "bleu", options=one) for one in (options, mo.SearchOptions(k=8)))
+    assert set(pairs_of(results)) != set(pairs_of(free))
+    assert mo.verify(index, results, index, sample=40)["queries"] == 40
+    recorded = {**free.signature, name: results.signature[name]}
+    columns = [column for column in results.table.column_names if column in free.table.column_names]
+    pretended = type(free)(free.table.select(columns), recorded)
+    with pytest.raises(ExactnessError):
+        mo.verify(index, pretended, index, sample=300)
+    counts = mo.mine(index, "bleu", tmp_path / "mined.parquet", options=options).skipped
+    left_out = {rule: n for rule, n in counts.items() if rule.startswith(name)}
+    assert all(n > 0 for n in left_out.values())
+    assert left_out
+    n_rules = sum(n for rule, n in counts.items() if rule not in ("anchors", "candidates"))
+    assert n_rules == counts["candidates"]
