@@ -214,13 +214,15 @@ class Marks(NamedTuple):
 
 
 @compiled_for(begin_query, Marks)
-def _(space, queries, q):
-    set_marks(features_of(queries, q, space.first, space.last), space.mark, 1)
-    return queries.sizes[q]
+def _(space, batch, q):
+    set_marks(features_of(batch.queries, q, space.first, space.last), space.mark, 1)
+    return space.mark, batch.queries.sizes[q]
 
 
 @compiled_for(count_pair, Marks)
-def _(space, sizes, index, d, counts):
+def _(space, found, corpus, d, counts):
+    index = corpus.features
+    _, sizes = found
     begin = index.fwd_ptr[d]
     for f in range(space.last):
         end = begin + index.sizes[f, d]
@@ -233,8 +235,13 @@ def _(space, sizes, index, d, counts):
 
 
 @compiled_for(end_query, Marks)
-def _(space, queries, q):
-    set_marks(features_of(queries, q, space.first, space.last), space.mark, 0)
+def _(space, batch, q):
+    set_marks(features_of(batch.queries, q, space.first, space.last), space.mark, 0)
+
+
+def new_marks(corpus, first, last):
+    """Allocate a `Marks` for a corpus with `features`, of which the families first .. last - 1 are counted."""
+    return Marks(np.zeros(len(corpus.features.post_ptr) - 1, np.uint8), first, last)
 
 
 def count_shared(corpus, batch, query, document, first, last):
@@ -244,6 +251,7 @@ def count_shared(corpus, batch, query, document, first, last):
     `batch`, which has `queries`, share, that the document has, and that the query has.
     """
     out = np.empty((3 * (last - first), len(query)), np.int64)
-    space = Marks(np.zeros(len(corpus.features.post_ptr) - 1, np.uint8), first, last)
-    count_pairs(space, batch.queries, corpus.features, query, document, out)
+    # Compiled once for all corpora, whatever else they have.
+    sets = SetBatch(batch.queries), SetCorpus(corpus.features, corpus.buckets)
+    count_pairs(new_marks(corpus, first, last), *sets, query, document, out)
     return out

@@ -37,6 +37,7 @@ class OneFamily(NamedTuple):
     # float64[C], threshold for which each minimum was computed, -1 for none. It is computed when `is_out_of_reach` asks
     # for the bucket, because a threshold often rises again before another bucket is asked for.
     demanded: np.ndarray
+    met: np.ndarray  # uint8[D], nonzero for documents that an earlier search of the query met, or uint8[0]
 
 
 class TwoFamilies(NamedTuple):
@@ -240,6 +241,14 @@ def is_out_of_reach(counts, scorer, j, i, theta):
     raise NotImplementedError
 
 
+def is_met(counts, d):
+    """Return whether an earlier search of the query met document d: it is not scored again.
+
+    `counts` is a `OneFamily` or a `TwoFamilies`.
+    """
+    raise NotImplementedError
+
+
 def reach(counts, scorer, d, j, i):
     """Return an upper bound on the score of document d of bucket j, from its count after i posting lists.
 
@@ -346,6 +355,16 @@ def _(counts, scorer, j, i, theta):
 @compiled_for(is_out_of_reach, TwoFamilies)
 def _(counts, scorer, j, i, theta):
     return bound(scorer, j, counts.unread[0, i], counts.unread[1, i]) < theta * SLACK
+
+
+@compiled_for(is_met, OneFamily)
+def _(counts, d):
+    return len(counts.met) > 0 and counts.met[d] != 0
+
+
+@compiled_for(is_met, TwoFamilies)
+def _(counts, d):
+    return False
 
 
 @compiled_for(reach, OneFamily)

@@ -1,15 +1,20 @@
 """One exact search over sets of features, for every metric whose score rises with the sizes of intersections.
 
-A *scorer*, a NamedTuple of arrays and numbers of one query, defines a metric; the search function `find_best`, also
-called the driver, is compiled once for each class of scorers, with these functions inlined:
+The driver, `search`, goes through the queries: it prepares a query, finds its best documents, checks the bounds, writes
+the rows and clears up. It is compiled once for each metric, a NamedTuple class of options, with functions of the metric
+inlined. Two of them, `begin_query` and `end_query` of `_pairs.py`, prepare and clear the metric's scratch arrays, as
+they do for given pairs; the others are
 
+    scorer_of(metric, found, corpus, batch, q)   the scorer of query q, from what `begin_query` returned
+    find(scorer, k, work)      the search itself: one `find_best` or two
     bound(scorer, j, a, b)     the most that a document of length bucket j can score with at most a matches in the first
                                family counted and b in the second; it never falls as a or b rises
     score(scorer, d, j)        the exact score of document d, which lies in bucket j
-    is_excluded(scorer, d)     whether document d is excluded from this search
 
-A match is a feature that query and document share. The matches in the posting lists that were read so far are counted
-for one family of features or for two, see `_overlap_counts.py`.
+A *scorer* is a NamedTuple of arrays and numbers of one query. Each has the fields `index`, the `Features` of the
+corpus, whose forward index holds what `score` reads of each document, and `buckets`. A match is a feature that query
+and document share. The matches in the posting lists that were read so far are counted for one family of features or for
+two, see `_overlap_counts.py`.
 
 Why it is exact: a document that holds none of the features read so far can only match the features still unread. Once
 its bound is below the threshold, the score of the k-th best row, no such document can be listed (the prefix filter of
@@ -29,13 +34,14 @@ import numpy as np
 from metric_oracle.base.errors import ExactnessError
 from metric_oracle.kernels._bitmaps import WORD, Bitmaps, n_words, new_bitmaps
 from metric_oracle.kernels._errors import sample_of
-from metric_oracle.kernels._jit import inner, inner_borrowing
+from metric_oracle.kernels._jit import inner, inner_borrowing, jit
 from metric_oracle.kernels._overlap import FULL, SLACK, Features, bucket_of, by_rarity, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import (
     OneFamily,
     bound,
     bucket_weights,
     filter_reach,
+    is_met,
     is_out_of_reach,
     least_passing,
     most_promising,
@@ -45,10 +51,10 @@ from metric_oracle.kernels._overlap_counts import (
     read_postings,
     set_count,
 )
+from metric_oracle.kernels._pairs import begin_query, end_query, scores_of
 from metric_oracle.kernels._simd import prefetch
-from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.contract import Kernel
-from metric_oracle.kernels.topk.cpu import Best, expand, insert, new_best, threshold
+from metric_oracle.kernels.topk.cpu import Best, begin, expand, insert, new_best, threshold
 
 # Tuned on 2,192 x 185,538 synthetic impressions; any values give the same answers.
 SCORE_COST = 256  # postings that take as long to read as one document takes to score
@@ -63,22 +69,6 @@ DRAWS = 4  # for each document outside the list that a check looks for, at most
 # Where an exact score meets what would have dropped its document.
 STAGES = ("warm start", "filter", "dropped")
 WARM_START, FILTER, DROPPED = 0, 1, 2
-
-
-class Workspace(NamedTuple):
-    """Scratch arrays and results of one thread."""
-
-    # uint8[2, D or more], matches counted so far in one or two families, at most `FULL`; 0 between queries. Those past
-    # the last document stay 0; they make the number a multiple of `WORD`.
-    counts: np.ndarray
-    mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query; 0 between queries
-    best: Best  # the best documents so far
-    started: np.ndarray  # int64[MAX_STARTS], documents that the warm start scored
-    # float64[3], least bound / exact score of the scored documents for each of `STAGES`; below 1: a broken bound
-    closest: np.ndarray
-    n_pairs: np.ndarray  # int64[2], how many pairs of a query and a document were scored, and how many there are
-    bitmaps: Bitmaps  # posting lists that this thread reads often
-    extra: Any  # further arrays that a metric needs
 
 
 class Visits(NamedTuple):
@@ -96,53 +86,68 @@ class Visits(NamedTuple):
     least: np.ndarray
 
 
-@inner
-def new_visits(sizes):
+class Workspace(NamedTuple):
+    """Scratch arrays and results of one thread."""
+
+    # uint8[2, D or more], matches counted so far in one or two families, at most `FULL`; 0 between queries. Those past
+    # the last document stay 0; they make the number a multiple of `WORD`.
+    counts: np.ndarray
+    visits: Visits
+    best: Best  # the best documents so far
+    started: np.ndarray  # int64[MAX_STARTS], documents that the warm start scored
+    # float64[3], least bound / exact score of the scored documents for each of `STAGES`; below 1: a broken bound
+    closest: np.ndarray
+    n_pairs: np.ndarray  # int64[2], how many pairs of a query and a document were scored, and how many there are
+    bitmaps: Bitmaps  # posting lists that this thread reads often
+    space: Any  # the metric's scratch arrays, for `begin_query`
+
+
+def new_visits(sizes: np.ndarray) -> Visits:
     """Allocate a `Visits` for length buckets whose documents have these sizes, int64[C]."""
     n = len(sizes)
-    ascending = order_of(sizes)  # documents may be sorted by the sizes of other families
-    return Visits(
-        sizes,
-        ascending,
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n),
-        np.empty(n, np.int32),
-    )
+    ascending = np.argsort(sizes, kind="stable")  # documents may be sorted by the sizes of other families
+    order, stop, minimum = np.empty((3, n), np.int64)
+    return Visits(sizes, ascending, order, stop, minimum, np.empty(n), np.empty(n, np.int32))
 
 
-def new_workspace(features: Features, extra: Any = None) -> Workspace:
-    """Allocate the `Workspace` of one thread for a corpus with these features; `extra` is what else a metric needs."""
+def new_workspace(features: Features, sizes: np.ndarray, space: Any) -> Workspace:
+    """Allocate the `Workspace` of one thread for a corpus with these features.
+
+    `sizes` are the sizes of the documents of each length bucket, int64[C], and `space` the metric's scratch arrays.
+    """
     n = len(features.fwd_ptr) - 1
     return Workspace(
         np.zeros((2, WORD * n_words(n)), np.uint8),
-        np.zeros(len(features.post_ptr) - 1, np.uint8),
+        new_visits(sizes),
         new_best(n),
         np.empty(MAX_STARTS, np.int64),
         np.full(len(STAGES), np.inf),
         np.zeros(2, np.int64),
         new_bitmaps(features),
-        extra,
+        space,
     )
 
 
-# ---- functions of a scorer -------------------------------------------------------------------------------------------
+# ---- functions of a metric -------------------------------------------------------------------------------------------
+# Each metric registers its own version; see the docstring of the module.
 
 
-def score(scorer: Any, d: Any, j: int) -> float:
-    """Return the exact score of document `d`, which lies in length bucket `j`, with the query that `scorer` contains.
+def scorer_of(metric: Any, found: Any, corpus: Any, batch: Any, q: int) -> Any:
+    """Return the scorer of query `q` of `batch`, for which `begin_query` returned `found`."""
+    raise NotImplementedError
 
-    Each metric registers its own version; see the docstring of the module.
+
+def find(scorer: Any, k: int, work: Workspace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Put the k best documents of the query of `scorer` into `work.best`, and set the counts back to 0.
+
+    Return the features of the query from whose posting lists documents are drawn to be checked, and those of the two
+    families whose matches `bound` takes: int32[...].
     """
     raise NotImplementedError
 
 
-def is_excluded(scorer: Any, d: int) -> bool:
-    """Return whether document `d` must not be listed by the search of the query that `scorer` contains.
-
-    Each metric registers its own version; see the docstring of the module.
-    """
+def score(scorer: Any, d: Any, j: int) -> float:
+    """Return the exact score of document `d`, which lies in length bucket `j`, with the query of `scorer`."""
     raise NotImplementedError
 
 
@@ -240,11 +245,11 @@ def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate, bitmaps):
 
 
 @inner_borrowing
-def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
+def find_best(scorer, counts, ids, size, k, work):
     """Find the k best documents of one query among those that share a feature with it, and put them into `work.best`.
 
     A document whose bound is below the threshold is skipped. Written are also `work.closest`, `work.n_pairs` and the
-    counts, which are not zero afterwards.
+    counts, which are not zero afterwards. The forward index of the scorer is prefetched.
 
     Parameters
     ----------
@@ -256,12 +261,6 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
         Features of the query by `kernels._overlap.by_rarity`.
     size : int
         Of the query; buckets nearest to it are visited first.
-    visits : Visits
-    index : Features
-        Its forward index, int32, holds what `score` reads of each document: features or words. It is prefetched.
-    buckets : int64[C, 8]
-        For each length bucket: first and end document; least and greatest size in the first family, and in the second;
-        first and end of the finest length buckets that it consists of, see `Features`.
     k : int
     work : Workspace
 
@@ -273,9 +272,9 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
     loop ends the last case, group by group of neighbouring buckets. The threshold only rises, so what once was below it
     stays there.
     """
+    index, buckets, visits, best = scorer.index, scorer.buckets, work.visits, work.best
     by_size_difference(visits, size)
     n_lists = len(ids)
-    best = work.best
     theta = max(threshold(best, k), 0.0)
     stop, started = visits.stop, work.started
     n_started = n_scored = 0
@@ -289,7 +288,7 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
             d, j = most_promising(counts, buckets, lo, hi)
             if d >= 0 and n_started < MAX_STARTS:
                 # Later lists may make a scored document the most promising one again.
-                if not _contains(started, n_started, d) and not is_excluded(scorer, d):
+                if not _contains(started, n_started, d) and not is_met(counts, d):
                     value = score(scorer, d, j)
                     note_bound(reach(counts, scorer, d, j, i), value, WARM_START, work.closest)
                     n_scored += 1
@@ -365,7 +364,7 @@ def find_best(scorer, counts, ids, size, visits, index, buckets, k, work):
                 if following < last:
                     begin = index.fwd_ptr[following]
                     prefetch(forward + 4 * begin, 4 * (index.fwd_ptr[following + 1] - begin))
-                if not _contains(started, n_started, d) and not is_excluded(scorer, d):
+                if not _contains(started, n_started, d) and not is_met(counts, d):
                     value = score(scorer, d, j)
                     note_bound(filter_reach(counts, scorer, d, j, i, of_bucket), value, FILTER, work.closest)
                     n_scored += 1
@@ -394,15 +393,25 @@ def rarest_first(ids, post_ptr):
 
 
 @inner_borrowing
-def find_by_family(scorer, row, ids, size, visits, index, buckets, k, work):
+def find_by_family(scorer, row, met, ids, k, work):
     """Run `find_best` with features of one family, counted in row `row` of `work.counts`.
 
-    The other parameters are those of `find_best`; `ids` are what `rarest_first` returned.
+    `ids` are what `rarest_first` returned, `met` is that of `OneFamily`, and the scorer has the `size` of its query.
     """
-    visits.minimum[:] = 1
-    visits.demanded[:] = -1.0
-    counts = OneFamily(work.counts[row], visits.minimum, len(ids), size, visits.demanded)
-    find_best(scorer, counts, ids, size, visits, index, buckets, k, work)
+    minimum, demanded = work.visits.minimum, work.visits.demanded
+    minimum[:] = 1
+    demanded[:] = -1.0
+    counts = OneFamily(work.counts[row], minimum, len(ids), scorer.size, demanded, met)
+    find_best(scorer, counts, ids, scorer.size, k, work)
+
+
+@inner
+def find_in_family(scorer, k, work):
+    """Do what `find` says for a scorer of one family, whose features of the query are its `ids`, int32[n]."""
+    met = work.counts[1, :0]
+    find_by_family(scorer, 0, met, rarest_first(scorer.ids, scorer.index.post_ptr), k, work)
+    work.counts[0] = 0
+    return scorer.ids, scorer.ids, scorer.ids[:0]
 
 
 @inner
@@ -444,35 +453,42 @@ def _count_shared(ids, d, index):
 
 
 @inner_borrowing
-def check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work):
+def check_dropped(scorer, q, n_queries, found, k, work):
     """Check the search of query q: score random documents that it did not select, and compare the scores with bounds.
 
     Each such document must score below the k-th best row, and no more than its bound; `work.closest` and `work.n_pairs`
     are written, and `require_bounds` raises. There are at most `sample_of` documents for q and `n_queries`, the
-    distinct queries of the search; they are drawn from the lists of `ids`, features of the query. `of_bound` has the
-    features, int32[...], of the two families whose matches `bound` takes; the other parameters are those of
-    `find_best`.
+    distinct queries of the search. `found` is what `find` returned.
     """
+    index = scorer.index
+    ids, of_a, of_b = found
     work.n_pairs[1] += len(index.fwd_ptr) - 1
     n, n_checked, i = sample_of(q, n_queries), 0, 0
     while len(ids) > 0 and n_checked < n and i < DRAWS * n:
         d = draw(q, i, ids, index)
         i += 1
-        j = bucket_of(d, buckets)
+        j = bucket_of(d, scorer.buckets)
         value = score(scorer, d, j)
         n_checked += is_outside(d, value, k, work)
-        limit = bound(scorer, j, _count_shared(of_bound[0], d, index), _count_shared(of_bound[1], d, index))
+        limit = bound(scorer, j, _count_shared(of_a, d, index), _count_shared(of_b, d, index))
         note_bound(limit, value, FILTER, work.closest)
 
 
-@inner_borrowing
-def finish(scorer, q, n_queries, ids, of_bound, index, buckets, k, work, answers):
-    """Check the search of query q by `check_dropped`, then write its k best rows into `answers`.
+@jit
+def search(metric, corpus, batch, first, last, k, work, answers):
+    """Write the k best rows of the corpus for the queries first .. last - 1 of `batch` into `answers`.
 
-    The parameters are those of `check_dropped`.
+    `metric` has the options of the metric, see the docstring of the module, and `work` is a `Workspace`. Exact, because
+    scores come from the compiled functions of `score.py` and a document is dropped only by a bound.
     """
-    check_dropped(scorer, q, n_queries, ids, of_bound, index, buckets, k, work)
-    expand(work.best, index.row_ptr, index.row_id, k, answers, q)
+    index = corpus.features
+    for q in range(first, last):
+        begin(work.best, answers, q)
+        scorer = scorer_of(metric, begin_query(work.space, batch, q), corpus, batch, q)
+        found = find(scorer, k, work)
+        check_dropped(scorer, q, len(batch.queries.sizes), found, k, work)
+        expand(work.best, index.row_ptr, index.row_id, k, answers, q)
+        end_query(work.space, batch, q)
 
 
 # ---- results of the checks -------------------------------------------------------------------------------------------
@@ -518,11 +534,30 @@ def stages(workspaces: Sequence[Workspace]) -> dict[str, Any]:
 
 
 class DrivenKernel(Kernel):
-    """Base of the CPU backends that search with `find_best`."""
+    """Base of the CPU backends over sets of features: search and pairs by the functions of a metric."""
+
+    form: Any  # the NamedTuple of options for whose class these functions are compiled
+
+    def new_space(self, corpus: Any) -> Any:
+        """Allocate the scratch arrays that `begin_query` takes."""
+        raise NotImplementedError
+
+    def sizes(self, buckets: np.ndarray) -> np.ndarray:
+        """Return the sizes of the documents of length buckets, int64[C]."""
+        return buckets[:, 2].copy()
+
+    def search(self, corpus, batch, first, last, k, answers, workspace):
+        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
+        search(self.form, corpus, batch, first, last, k, workspace, answers)
+        require_bounds(workspace)
+
+    def scores(self, counts):
+        """Return the exact scores of pairs, float64[n], from their counts."""
+        return scores_of(self.form, counts)
 
     def new_workspace(self, corpus: Any) -> Any:
         """Allocate the scratch arrays of one thread."""
-        return new_workspace(corpus.features)
+        return new_workspace(corpus.features, self.sizes(corpus.buckets), self.new_space(corpus))
 
     def stages(self, workspaces: Sequence[Any]) -> dict[str, Any]:
         """Return the shares of the pairs that were dropped and scored, and the bounds' closest calls; see `stages`."""

@@ -10,6 +10,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +31,11 @@ from metric_oracle.kernels._bitmaps import new_bitmaps
 from metric_oracle.kernels._errors import sample_of, sample_size
 from metric_oracle.kernels._jit import compiled_for, jit
 from metric_oracle.kernels._overlap import SLACK, Features, by_rarity
+from metric_oracle.kernels._pairs import begin_query
 from metric_oracle.kernels.bleu import cpu as bleu_cpu
-from metric_oracle.kernels.bleu.score import bleu, brevity
+from metric_oracle.kernels.bleu.score import bleu
 from metric_oracle.kernels.cider_d import cpu as cider_cpu
 from metric_oracle.kernels.contract import Answers
-from metric_oracle.kernels.meteor import cpu as meteor_cpu
 from metric_oracle.kernels.radgraph import cpu as radgraph_cpu
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
 from metric_oracle.kernels.rouge_l import cpu as rouge_cpu
@@ -372,6 +373,8 @@ class Tabled(NamedTuple):
 
     most: np.ndarray
     exact: np.ndarray
+    index: Features  # type: ignore[assignment]
+    buckets: np.ndarray
 
 
 @compiled_for(counts_of.bound, Tabled)
@@ -384,9 +387,10 @@ def _(policy, d, j):
     return policy.exact[d]
 
 
-@compiled_for(driver.is_excluded, Tabled)
-def _(policy, d):
-    return False
+@jit
+def prepared(form, corpus, batch, space):
+    """Return a metric's scorer of the first query."""
+    return driver.scorer_of(form, begin_query(space, batch, 0), corpus, batch, 0)
 
 
 @jit
@@ -451,7 +455,8 @@ def search_in(index: Any, inputs: Reports, name: str, k: int, factor: Callable) 
     queries = getattr(batch, "queries", None)
     features, buckets = corpus.features, corpus.buckets
     factors = factor(buckets).astype(np.float64)
-    work: Any = driver.new_workspace(features)
+    backend = load_kernel(metric, "cpu")
+    work: Any = backend.new_workspace(corpus)
     if metric.kernel == "cider_d":
         return search_weighted(corpus, batch, k, factors, work)
 
@@ -459,60 +464,41 @@ def search_in(index: Any, inputs: Reports, name: str, k: int, factor: Callable) 
         return queries.id[queries.ptr[f] : queries.ptr[f + 1]]
 
     size = int(queries.sizes[0, 0])
-    policy: Any
+    policy: Any = prepared(backend.form, corpus, batch, work.space)
+    ids = every = of_family(0)
     if metric.kernel == "bleu":
-        order, coco = metric.options["order"], metric.options["coco"]
-        family = 1 if name == WITHOUT_BIGRAM else min(order, 2)
-        penalty = np.array([0.0, *(brevity(length, size, coco) for length in range(1, size + 1))])
-        asked = bleu_cpu.Reference(order, coco, len(of_family(0)), size, penalty)
-        policy = bleu_cpu.Bleu(asked, family, features, buckets, work.mark, work.counts[1])
-        ids, every = of_family(family - 1), queries.id[queries.ptr[0] : queries.ptr[order]]
-    elif metric.kernel == "rouge_l":
-        slot = np.zeros(corpus.n_words, np.int32)
-        positions = rouge_cpu.find_positions(batch.words, slot)
-        sequences = rouge_cpu.Sequences(corpus.sequence, corpus.sequence_ptr)
-        policy = rouge_cpu.RougeL(
-            name == "rouge-l:coco", size, sequences, buckets, slot, positions, np.empty(1, np.uint64)
-        )
-        ids = every = of_family(0)
-    elif metric.kernel == "meteor":
-        places = meteor_cpu.find_places(batch, 0, meteor_cpu.Backend().new_workspace(corpus).extra)
-        policy = meteor_cpu.Meteor(size, corpus.texts, buckets, places)
-        ids = every = of_family(0)
+        family = 1 if name == WITHOUT_BIGRAM else min(metric.options["order"], 2)
+        policy = policy._replace(family=family)
+        ids, every = of_family(family - 1), queries.id[queries.ptr[0] : queries.ptr[metric.options["order"]]]
     elif name == "radgraph":
-        policy = radgraph_cpu.MeanGraphF1(0, 1, size, int(queries.sizes[0, 1]), features, buckets, work.mark)
         ids = every = queries.id[queries.ptr[0] : queries.ptr[2]]
-    else:
-        policy = radgraph_cpu.GraphF1(0, size, features, buckets, work.mark)
-        ids = every = of_family(0)
-    work.mark[every] = 1
     ids = by_rarity(ids, features.post_ptr)
+    none_met = work.counts[1, :0]
     counts: Any = counts_of.OneFamily(
-        work.counts[0], np.ones(len(buckets), np.int64), len(ids), size, np.full(len(buckets), -1.0)
+        work.counts[0], np.ones(len(buckets), np.int64), len(ids), size, np.full(len(buckets), -1.0), none_met
     )
     if name == "radgraph":
         counts = radgraph_cpu._two_families(ids, of_family(0), of_family(1), policy, work.counts)
         counts = counts._replace(weight=(counts.weight * factors).astype(np.uint16))
-    visits = driver.new_visits(buckets[:, 2].copy())
+    work = work._replace(visits=driver.new_visits(buckets[:, 2].copy()))
     n_lists = len(ids) + 1
-    planted = Tabled(
-        np.empty((len(buckets), n_lists, n_lists if name == "radgraph" else 1)), np.empty(len(features.fwd_ptr) - 1)
-    )
-    tabulate(policy, buckets, *planted)
+    most = np.empty((len(buckets), n_lists, n_lists if name == "radgraph" else 1))
+    planted = Tabled(most, np.empty(len(features.fwd_ptr) - 1), features, buckets)
+    tabulate(policy, buckets, planted.most, planted.exact)
     planted.most[:] *= factors[:, None, None]
-    find_best(planted, counts, ids, size, visits, features, buckets, k, work)
+    find_best(planted, counts, ids, size, k, work)
     of_bound = (of_family(0), of_family(1)) if name == "radgraph" else (ids, ids[:0])
-    check_dropped(planted, 0, 1, every, of_bound, features, buckets, k, work)
+    check_dropped(planted, 0, 1, (every, *of_bound), k, work)
     return work
 
 
 def search_weighted(corpus: Any, batch: Any, k: int, factors: np.ndarray, work: Any) -> Any:
     """Search under CIDEr-D: what was found of a document, and with it its bound, times the factor of its bucket."""
     features, buckets = corpus.features, corpus.buckets
-    weight = np.zeros(len(work.mark))
-    cider_cpu._mark_query(batch, 0, work.mark, weight, np.uint8(1))
+    mark, weight = work.space.mark, work.space.weight
+    cider_cpu._mark_query(batch, 0, mark, weight, np.uint8(1))
     penalty = cider_cpu._penalties(buckets, batch.lengths[0])
-    policy = cider_cpu.CiderD(features, corpus.squares, batch.squares[0], penalty, work.mark, weight)
+    policy = cider_cpu.CiderD(features, corpus.squares, batch.squares[0], penalty, mark, weight)
     reading = cider_cpu.order_grams(batch, 0, features)
     inverse = corpus.inverse * np.repeat(factors, buckets[:, 1] - buckets[:, 0]).astype(np.float32)
     total = np.empty(inverse.shape[1], np.float32)
@@ -536,7 +522,7 @@ def test_weighted_counts_of_graphs_fit_16_bits_and_are_no_less_than_their_share(
     """A count stops at 255, and is no more than the features of the query."""
     least = np.arange(300)
     buckets = np.stack([least] * 8, axis=1)
-    policy: Any = radgraph_cpu.MeanGraphF1(0, 1, size, size, None, buckets, None)  # type: ignore[arg-type]
+    policy: Any = SimpleNamespace(buckets=buckets, size_a=size, size_b=size)
     ids = np.arange(4, dtype=np.int32)
     weight = radgraph_cpu._two_families.py_func(ids, ids[:2], ids[2:], policy, np.zeros((2, 1), np.uint8)).weight
     assert (weight.astype(int) * min(size, 255)).sum(axis=0).max() < 1 << 16
@@ -649,8 +635,9 @@ def test_every_bucket_of_a_group_has_read_the_same_lists(data):
     )  # fmt: skip
     minimum = np.where(reachable, 1, n_lists + 1).astype(np.int64)
     demanded = np.zeros(len(sizes))  # the minimum of each bucket is that of the threshold 0
-    counts = counts_of.OneFamily(np.repeat(stop, sizes).astype(np.uint8), minimum, n_lists, 3, demanded)
-    scorer = Tabled(np.zeros((len(sizes), n_lists + 1, 1)), np.zeros(len(every)))
+    count = np.repeat(stop, sizes).astype(np.uint8)
+    counts = counts_of.OneFamily(count, minimum, n_lists, 3, demanded, count[:0])
+    scorer = Tabled(np.zeros((len(sizes), n_lists + 1, 1)), np.zeros(len(every)), features, buckets)
     bitmaps = new_bitmaps(features)
     finished = []
     for near in data.draw(st.permutations(range(len(sizes)))):

@@ -14,21 +14,28 @@ from metric_oracle.kernels._overlap import (
     count_marked,
     count_shared,
     features_of,
-    set_marks,
+    new_marks,
 )
 from metric_oracle.kernels._overlap_counts import bound
-from metric_oracle.kernels._pairs import score_of, scores_of
+from metric_oracle.kernels._pairs import score_of
 from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
-from metric_oracle.kernels.topk.cpu import begin, threshold
+from metric_oracle.kernels.topk.cpu import threshold
 
 RUN = 16  # neighbouring length buckets that a first bound drops together
+
+
+class BleuForm(NamedTuple):
+    """The options of BLEU, see `_overlap_search.py` and `_pairs.py`."""
+
+    order: int  # maximum order of n-grams, 1 to 4
+    coco: bool  # compute pycocoevalcap's form instead of fast_bleu's, see `score.py`
 
 
 class Reference(NamedTuple):
     """A query and the form of BLEU: what bounds on scores with this query are computed from."""
 
-    order: int  # maximum order of n-grams, 1 to 4
-    coco: bool  # compute pycocoevalcap's form instead of fast_bleu's, see `score.py`
+    order: int  # as in `BleuForm`
+    coco: bool  # as in `BleuForm`
     unigrams: int  # number of unigrams of the query that occur in the corpus
     length: int | np.integer  # number of words of the query
     penalty: np.ndarray  # float64[length + 1], brevity penalty of each candidate length; longer candidates have none
@@ -37,16 +44,45 @@ class Reference(NamedTuple):
 class Bleu(NamedTuple):
     """The scorer (see `_overlap_search.py`): BLEU of documents against one query, counting bigrams, or unigrams."""
 
-    query: Reference
-    # 1 or 2: the order of the n-grams that are counted. If it is 1 and that of the query is above 1, only documents
-    # that share no bigram with the query are searched.
-    family: int
     # family n - 1 holds the n-grams of order n
     index: Features  # type: ignore[assignment]
-    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `_overlap_search.find_best`
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `SetCorpus`
+    query: Reference
+    unigrams: np.ndarray  # int32[n], those of the query that occur in the corpus
+    bigrams: np.ndarray  # int32[m], the same of order 2, none for BLEU-1
+    ids: np.ndarray  # int32[...], the same of all orders
+    size: int | np.integer  # number of words of the query
+    family: int  # 1 or 2: the order of the n-grams that are counted
     mark: np.ndarray  # uint8[V], query bitmap: 1 for the n-grams of the query
-    # uint8[D], nonzero for documents that share a bigram with the query, where only others are searched
-    with_bigram: np.ndarray
+
+
+@compiled_for(driver.scorer_of, BleuForm)
+def _(form, found, corpus, batch, q):
+    mark, sizes = found
+    order, length = form.order, np.int64(sizes[0])
+    penalty = np.zeros(length + 1)
+    for i in range(1, length + 1):
+        penalty[i] = brevity(i, length, form.coco)
+    unigrams, ids = features_of(batch.queries, q, 0, 1), features_of(batch.queries, q, 0, order)
+    bigrams = features_of(batch.queries, q, 1, min(order, 2))
+    query = Reference(order, form.coco, len(unigrams), length, penalty)
+    return Bleu(corpus.features, corpus.buckets, query, unigrams, bigrams, ids, length, min(order, 2), mark)
+
+
+@inner
+def _of_unigrams(scorer):
+    """Return the scorer of the same query that counts unigrams."""
+    return Bleu(
+        scorer.index,
+        scorer.buckets,
+        scorer.query,
+        scorer.unigrams,
+        scorer.bigrams,
+        scorer.ids,
+        scorer.size,
+        1,
+        scorer.mark,
+    )
 
 
 @inner
@@ -102,20 +138,14 @@ def _(scorer, d, j):
     return _score(d, j, query.order, query.coco, query.length, scorer.index, scorer.buckets, scorer.mark)
 
 
-@compiled_for(driver.is_excluded, Bleu)
-def _(scorer, d):
-    if scorer.family == 2 or scorer.query.order == 1:
-        return False
-    return scorer.with_bigram[d] != 0
-
-
 @inner_borrowing
-def _is_reachable(query, buckets, k, work):
+def _is_reachable(scorer, k, work):
     """Return whether any document that shares unigrams but no bigram with the query can reach the threshold.
 
     The lengths of the buckets ascend, and with them the precisions fall and the penalty rises: the precisions of the
     first and the penalty of the last bucket of a run bound the whole run.
     """
+    query, buckets = scorer.query, scorer.buckets
     theta = max(threshold(work.best, k), 0.0)
     for first in range(0, len(buckets), RUN):
         end = min(first + RUN, len(buckets))
@@ -128,80 +158,22 @@ def _is_reachable(query, buckets, k, work):
     return False
 
 
-@inner_borrowing
-def _search_family(query, family, ids, visits, index, buckets, k, work):
-    """Search the documents that share an n-gram of the order `family` with a query, 1 or 2, into `work.best`.
-
-    `query` is a `Reference`, and `ids` are its n-grams of this order by rarity; the other parameters are those of
-    `search_bleu`.
-    """
-    scorer = Bleu(query, family, index, buckets, work.mark, work.counts[1])
-    driver.find_by_family(scorer, family - 1, ids, query.length, visits, index, buckets, k, work)
-
-
-@inner_borrowing
-def _finish(query, q, n_queries, marked, of_most, index, buckets, k, work, answers):
-    """Check the search of query q, and write its best rows.
-
-    `marked` are all its n-grams and `of_most` its bigrams, or the unigrams of BLEU-1; the other parameters are those of
-    `_search_family`.
-    """
-    scorer = Bleu(query, min(query.order, 2), index, buckets, work.mark, work.counts[1])
-    driver.finish(scorer, q, n_queries, marked, (of_most, of_most[:0]), index, buckets, k, work, answers)
-
-
-@jit
-def search_bleu(order, coco, queries, first, last, index, buckets, k, work, answers):
-    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`; rows are candidates.
-
-    Parameters
-    ----------
-    order, coco : int, bool
-        As in `Reference`.
-    queries : QueryFeatures
-        The references. Family n - 1 holds the n-grams of order n.
-    index, buckets : Features, int64[C, 8]
-        As in `Bleu`.
-    k : int
-    work : Workspace
-        Scratch arrays of this thread.
-    answers : Answers
-
-    Exactness
-    ---------
-    Counts are integers; scores come from the compiled functions of `score.py`; a document is dropped only by a bound.
-
-    Source
-    ------
-    Papineni et al., ACL 2002; BLEU-2 as in Yu et al., Patterns 2023.
-    """
-    visits = driver.new_visits(buckets[:, 2].copy())
-    n_queries, most = len(queries.sizes), min(order, 2)
-    longest = np.int64(0)
-    for q in range(first, last):
-        longest = max(longest, queries.sizes[q, 0])
-    penalties = np.zeros(longest + 1)
-    for q in range(first, last):
-        begin(work.best, answers, q)
-        marked = features_of(queries, q, 0, order)
-        set_marks(marked, work.mark, 1)
-        reference_length = np.int64(queries.sizes[q, 0])
-        penalty = penalties[: reference_length + 1]
-        for length in range(1, reference_length + 1):
-            penalty[length] = brevity(length, reference_length, coco)
-        query = Reference(order, coco, len(features_of(queries, q, 0, 1)), reference_length, penalty)
-        for family in range(most, 0, -1):
-            if family < most and not _is_reachable(query, buckets, k, work):
-                break
-            ids = driver.rarest_first(features_of(queries, q, family - 1, family), index.post_ptr)
-            _search_family(query, family, ids, visits, index, buckets, k, work)
-            if family == 1:
-                work.counts[0] = 0
-        of_most = features_of(queries, q, most - 1, most)
-        _finish(query, q, n_queries, marked, of_most, index, buckets, k, work, answers)
-        if order > 1:
-            work.counts[1] = 0
-        set_marks(marked, work.mark, 0)
+@compiled_for(driver.find, Bleu)
+def _(scorer, k, work):
+    post_ptr = scorer.index.post_ptr
+    met = work.counts[1, :0]
+    of_most = scorer.unigrams
+    if scorer.family == 2:
+        driver.find_by_family(scorer, 1, met, driver.rarest_first(scorer.bigrams, post_ptr), k, work)
+        met = work.counts[1]
+        of_most = scorer.bigrams
+    # Beyond order 1 only the documents that share no bigram with the query are left to search.
+    if scorer.family == 1 or _is_reachable(scorer, k, work):
+        driver.find_by_family(_of_unigrams(scorer), 0, met, driver.rarest_first(scorer.unigrams, post_ptr), k, work)
+        work.counts[0] = 0
+    if scorer.family == 2:
+        work.counts[1] = 0
+    return scorer.ids, of_most, of_most[:0]
 
 
 @inlined
@@ -251,13 +223,6 @@ def _write_components(coco, counts, parts):
             parts[-1, i] = brevity(counts[1, i], counts[2, i], coco)
 
 
-class BleuForm(NamedTuple):
-    """The options of BLEU of pairs, see `_pairs.py`."""
-
-    order: int  # as in `Reference`
-    coco: bool
-
-
 @compiled_for(score_of, BleuForm)
 def _(form, counts):
     # counts of each order: matches, n-grams of the candidate and of the reference
@@ -274,12 +239,14 @@ class Backend(driver.DrivenKernel):
     order: int  # maximum order of n-grams, 1 to 4
     coco: bool  # compute pycocoevalcap's form instead of fast_bleu's, see `score.py`
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
-        search_bleu(
-            self.order, self.coco, batch.queries, first, last, corpus.features, corpus.buckets, k, workspace, answers
-        )
-        driver.require_bounds(workspace)
+    @property
+    def form(self):
+        """Return the options for which the search is compiled."""
+        return BleuForm(self.order, self.coco)
+
+    def new_space(self, corpus):
+        """Allocate the scratch arrays that `begin_query` takes."""
+        return new_marks(corpus, 0, self.order)
 
     def score_all(self, corpus, batch, chosen):
         """Yield BLEU of every document with each of the chosen queries: float64[D], overwritten by the next."""
@@ -292,10 +259,6 @@ class Backend(driver.DrivenKernel):
     def counts(self, corpus, batch, query, document, known=None):
         """Return, by order, matches and numbers of n-grams of both reports of pairs: int64[3 order, n]."""
         return count_shared(corpus, batch, query, document, 0, self.order)
-
-    def scores(self, counts):
-        """Return BLEU of pairs: float64[n]."""
-        return scores_of(BleuForm(self.order, self.coco), counts)
 
     def components(self, counts):
         """Return the precisions and the brevity penalty of pairs by name: float64[n] each."""

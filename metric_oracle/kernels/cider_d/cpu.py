@@ -61,8 +61,9 @@ class WeightedBatch(NamedTuple):
 
 
 class CiderScratch(NamedTuple):
-    """Further scratch arrays of one thread."""
+    """Scratch arrays of one thread."""
 
+    mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query; 0 between queries
     total: np.ndarray  # float32[D], sum of the similarities of a document so far; -inf for documents that were scored
     weight: np.ndarray  # float64[V], weights of the features that are marked in the query bitmap
 
@@ -357,13 +358,13 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
     ------
     Vedantam et al., CVPR 2015, as computed by pycocoevalcap.
     """
-    index, buckets, space = corpus.features, corpus.buckets, work.extra
+    index, buckets, space = corpus.features, corpus.buckets, work.space
     n_queries = len(batch.lengths)
     for q in range(first, last):
         begin(work.best, answers, q)
-        _mark_query(batch, q, work.mark, space.weight, np.uint8(1))
+        _mark_query(batch, q, space.mark, space.weight, np.uint8(1))
         scorer = CiderD(
-            index, corpus.squares, batch.squares[q], _penalties(buckets, batch.lengths[q]), work.mark, space.weight
+            index, corpus.squares, batch.squares[q], _penalties(buckets, batch.lengths[q]), space.mark, space.weight
         )
         reading = order_grams(batch, q, index)
         slack, total = batch.slack[q], space.total
@@ -371,7 +372,7 @@ def search_cider_d(batch, first, last, corpus, k, work, answers):
         ids = batch.id[batch.gram_ptr[batch.ptr[q]] : batch.gram_ptr[batch.ptr[q + 1]]]
         check_dropped(scorer, q, n_queries, ids, reached, slack, buckets, k, total, work)
         expand(work.best, index.row_ptr, index.row_id, k, answers, q)
-        _mark_query(batch, q, work.mark, space.weight, np.uint8(0))
+        _mark_query(batch, q, space.mark, space.weight, np.uint8(0))
 
 
 class Weights(NamedTuple):
@@ -438,9 +439,8 @@ class Backend(driver.DrivenKernel):
     def new_workspace(self, corpus):
         """Allocate the scratch arrays of one thread."""
         n_documents, n_features = len(corpus.features.fwd_ptr) - 1, len(corpus.features.post_ptr) - 1
-        return driver.new_workspace(
-            corpus.features, CiderScratch(np.empty(n_documents, np.float32), np.zeros(n_features))
-        )
+        space = CiderScratch(np.zeros(n_features, np.uint8), np.empty(n_documents, np.float32), np.zeros(n_features))
+        return driver.new_workspace(corpus.features, self.sizes(corpus.buckets), space)
 
 
 @jit

@@ -12,9 +12,8 @@ from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import ROWS, Features, QueryFeatures, features_of, with_forward
 from metric_oracle.kernels._overlap_counts import bound
-from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of, scores_of
+from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of
 from metric_oracle.kernels.meteor.score import meteor
-from metric_oracle.kernels.topk.cpu import begin
 
 
 class DocumentWords(NamedTuple):
@@ -55,7 +54,7 @@ class StemBatch(NamedTuple):
 
 
 class MeteorScratch(NamedTuple):
-    """Further scratch arrays of one thread, for W words and S stems of the corpus; see `Places`."""
+    """Scratch arrays of one thread, for W words and S stems of the corpus; see `Places`."""
 
     word_slot: np.ndarray  # int32[W], all zero between queries
     stem_slot: np.ndarray  # int32[S], all zero between queries
@@ -205,66 +204,43 @@ def align(texts, begin, end, places):
     return matched, chunks
 
 
+class MeteorForm(NamedTuple):
+    """Says that a search or counts of pairs are those of METEOR, see `_overlap_search.py` and `_pairs.py`."""
+
+
 class Meteor(NamedTuple):
     """The scorer (see `_overlap_search.py`): METEOR of documents against one query."""
 
-    reference_length: int | np.integer  # number of words of the query
+    index: Features  # type: ignore[assignment] # its forward index holds the words of the documents, in order
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `SetCorpus`
+    ids: np.ndarray  # int32[n], features of the query, see `StemBatch.queries`
+    size: int | np.integer  # number of words of the query
     texts: DocumentWords
-    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `_overlap_search.find_best`
     places: Places
+
+
+@compiled_for(driver.scorer_of, MeteorForm)
+def _(form, places, corpus, batch, q):
+    index = with_forward(corpus.features, corpus.texts.ptr, corpus.texts.word)
+    ids, size = features_of(batch.queries, q, 0, 1), np.int64(batch.queries.sizes[q, 0])
+    return Meteor(index, corpus.buckets, ids, size, corpus.texts, places)
+
+
+compiled_for(driver.find, Meteor)(driver.find_in_family)
 
 
 @compiled_for(bound, Meteor)
 def _(scorer, j, a, b):
-    # All matches in one chunk; rises with the matches.
-    most = min(a, min(scorer.buckets[j, 2], scorer.reference_length))
-    return meteor(most, 1, scorer.buckets[j, 2], scorer.reference_length)
+    # The matches are at most the shared features. All matches in one chunk; rises with the matches.
+    most = min(a, min(scorer.buckets[j, 2], scorer.size))
+    return meteor(most, 1, scorer.buckets[j, 2], scorer.size)
 
 
 @compiled_for(driver.score, Meteor)
 def _(scorer, d, j):
     begin, end = scorer.texts.ptr[d], scorer.texts.ptr[d + 1]
     matched, chunks = align(scorer.texts, begin, end, scorer.places)
-    return meteor(matched, chunks, end - begin, scorer.reference_length)
-
-
-@compiled_for(driver.is_excluded, Meteor)
-def _(scorer, d):
-    return False
-
-
-@jit
-def search_meteor(batch, first, last, corpus, k, work, answers):
-    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
-
-    `batch` is a `StemBatch`, `corpus` a `StemCorpus`, and `work` a `Workspace`.
-
-    Exactness
-    ---------
-    The matches are at most the shared features, and there is at least 1 chunk: this bounds the score. Documents that
-    the bound does not drop are aligned.
-
-    Source
-    ------
-    Lavie and Agarwal, WMT 2007, as computed by nltk.
-    """
-    index, buckets = with_forward(corpus.features, corpus.texts.ptr, corpus.texts.word), corpus.buckets
-    visits = driver.new_visits(buckets[:, 2].copy())
-    n_queries = len(batch.queries.sizes)
-    for q in range(first, last):
-        begin(work.best, answers, q)
-        reference_length = np.int64(batch.queries.sizes[q, 0])
-        ids = features_of(batch.queries, q, 0, 1)
-        scorer = Meteor(reference_length, corpus.texts, buckets, find_places(batch, q, work.extra))
-        rarest = driver.rarest_first(ids, index.post_ptr)
-        driver.find_by_family(scorer, 0, rarest, reference_length, visits, index, buckets, k, work)
-        driver.finish(scorer, q, n_queries, ids, (ids, ids[:0]), index, buckets, k, work, answers)
-        work.counts[0] = 0
-        forget_places(batch, q, work.extra)
-
-
-class MeteorForm(NamedTuple):
-    """Says that counts of pairs are those of METEOR, see `_pairs.py`; there are no options."""
+    return meteor(matched, chunks, end - begin, scorer.size)
 
 
 @compiled_for(begin_query, MeteorScratch)
@@ -273,7 +249,8 @@ def _(space, batch, q):
 
 
 @compiled_for(count_pair, MeteorScratch)
-def _(space, places, texts, d, counts):
+def _(space, places, corpus, d, counts):
+    texts = corpus.texts
     begin, end = texts.ptr[d], texts.ptr[d + 1]
     counts[0], counts[1] = align(texts, begin, end, places)
     counts[2] = end - begin
@@ -294,34 +271,22 @@ def _(form, counts):
 class Backend(driver.DrivenKernel):
     """METEOR on CPUs."""
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
-        search_meteor(batch, first, last, corpus, k, workspace, answers)
-        driver.require_bounds(workspace)
+    form = MeteorForm()
+
+    def new_space(self, corpus):
+        """Allocate the scratch arrays that `begin_query` takes."""
+        longest = int(corpus.features.sizes[0].max(initial=0))
+        word_slot, stem_slot = np.zeros(len(corpus.texts.stem), np.int32), np.zeros(corpus.n_stems, np.int32)
+        return MeteorScratch(word_slot, stem_slot, np.empty(longest, np.int64))
 
     def counts(self, corpus, batch, query, document, known=None):
         """Return the numbers of matches and chunks of pairs and the words of both reports: int64[4, n]."""
         counts = np.empty((4, len(query)), np.int64)
-        count_pairs(_new_space(corpus), batch, corpus.texts, query, document, counts)
+        count_pairs(self.new_space(corpus), batch, corpus, query, document, counts)
         return counts
-
-    def scores(self, counts):
-        """Return METEOR of pairs: float64[n]."""
-        return scores_of(MeteorForm(), counts)
 
     def components(self, counts):
         """Return precision and recall, float64[n], and the number of chunks, int64[n], of pairs by name."""
         matched, chunks, length, reference_length = counts
         parts = {"precision": matched / np.maximum(length, 1), "recall": matched / np.maximum(reference_length, 1)}
         return {**parts, "chunks": chunks}
-
-    def new_workspace(self, corpus):
-        """Allocate the scratch arrays of one thread."""
-        return driver.new_workspace(corpus.features, _new_space(corpus))
-
-
-def _new_space(corpus):
-    """Allocate a `MeteorScratch` for a corpus."""
-    longest = int(corpus.features.sizes[0].max(initial=0))
-    n_words = len(corpus.texts.stem)
-    return MeteorScratch(np.zeros(n_words, np.int32), np.zeros(corpus.n_stems, np.int32), np.empty(longest, np.int64))

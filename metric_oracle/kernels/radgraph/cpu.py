@@ -18,35 +18,78 @@ from metric_oracle.kernels._overlap import (
     count_marked,
     count_shared,
     features_of,
-    set_marks,
+    new_marks,
 )
 from metric_oracle.kernels._overlap_counts import ONE, TwoFamilies, bound
-from metric_oracle.kernels._pairs import score_of, scores_of
+from metric_oracle.kernels._pairs import score_of
 from metric_oracle.kernels.radgraph.score import NAMES, f1, mean_f1
-from metric_oracle.kernels.topk.cpu import begin
+
+
+class GraphForm(NamedTuple):
+    """The option of the F1 of one family, see `_overlap_search.py` and `_pairs.py`."""
+
+    family: int  # family that is compared
+
+
+class MeanGraphForm(NamedTuple):
+    """The options of the mean F1 of two families, see `_overlap_search.py` and `_pairs.py`."""
+
+    family_a: int  # first of the two families, which is first in the forward index
+    family_b: int  # second one
 
 
 class GraphF1(NamedTuple):
     """The scorer (see `_overlap_search.py`) of a metric of one family: F1 of documents against one query."""
 
-    family: int  # family that is compared
-    size: int | np.integer  # number of features of the query in this family
     index: Features  # type: ignore[assignment]
-    buckets: np.ndarray  # int64[C, 8], length buckets of documents of similar sizes, see `_overlap_search.find_best`
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of similar sizes, see `SetCorpus`
+    ids: np.ndarray  # int32[n], features of the query in this family
+    size: int | np.integer  # their number, with those that do not occur in the corpus
+    family: int  # as in `GraphForm`
     mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query
 
 
 class MeanGraphF1(NamedTuple):
     """The scorer (see `_overlap_search.py`) of a metric of two families: mean of both F1 against one query."""
 
-    family_a: int  # first of the two families, which is first in the forward index
-    family_b: int  # second one
-    size_a: int | np.integer  # number of features of the query in the first family
-    size_b: int | np.integer  # number of features of the query in the second family
     # as in `GraphF1`
     index: Features  # type: ignore[assignment]
     buckets: np.ndarray  # as in `GraphF1`
+    ids_a: np.ndarray  # int32[a], features of the query in the first family
+    ids_b: np.ndarray  # int32[b], features of the query in the second family
+    size_a: int | np.integer  # number of features of the query in the first family
+    size_b: int | np.integer  # number of features of the query in the second family
+    family_a: int  # as in `MeanGraphForm`
+    family_b: int  # as in `MeanGraphForm`
     mark: np.ndarray  # as in `GraphF1`
+
+
+@compiled_for(driver.scorer_of, GraphForm)
+def _(form, found, corpus, batch, q):
+    mark, sizes = found
+    ids = features_of(batch.queries, q, form.family, form.family + 1)
+    return GraphF1(corpus.features, corpus.buckets, ids, np.int64(sizes[form.family]), form.family, mark)
+
+
+@compiled_for(driver.scorer_of, MeanGraphForm)
+def _(form, found, corpus, batch, q):
+    mark, sizes = found
+    a, b = form.family_a, form.family_b
+    ids_a, ids_b = features_of(batch.queries, q, a, a + 1), features_of(batch.queries, q, b, b + 1)
+    size_a, size_b = np.int64(sizes[a]), np.int64(sizes[b])
+    return MeanGraphF1(corpus.features, corpus.buckets, ids_a, ids_b, size_a, size_b, a, b, mark)
+
+
+compiled_for(driver.find, GraphF1)(driver.find_in_family)
+
+
+@compiled_for(driver.find, MeanGraphF1)
+def _(scorer, k, work):
+    ids = by_rarity(np.concatenate((scorer.ids_a, scorer.ids_b)), scorer.index.post_ptr)
+    counts = _two_families(ids, scorer.ids_a, scorer.ids_b, scorer, work.counts)
+    driver.find_best(scorer, counts, ids, scorer.size_a + scorer.size_b, k, work)
+    work.counts[:] = 0
+    return ids, scorer.ids_a, scorer.ids_b
 
 
 @inner
@@ -91,59 +134,6 @@ def _(scorer, d, j):
     return mean_f1(match_a, size_a + scorer.size_a, match_b, size_b + scorer.size_b)
 
 
-@compiled_for(driver.is_excluded, GraphF1)
-def _(scorer, d):
-    return False
-
-
-@compiled_for(driver.is_excluded, MeanGraphF1)
-def _(scorer, d):
-    return False
-
-
-@jit
-def search_radgraph(family_a, family_b, queries, first, last, index, buckets, k, work, answers):
-    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
-
-    The F1 of `family_a` and of `family_b` are averaged; `family_b` is the one after `family_a`, or -1 for a metric of
-    one family. `queries` is a `QueryFeatures`, `index` and `buckets` are as in `GraphF1`, and `work` is a `Workspace`.
-
-    Exactness
-    ---------
-    Counts are integers; scores come from the compiled functions of `score.py`; a document is dropped only by a bound.
-
-    Source
-    ------
-    Yu et al., Patterns 2023 (RadGraph F1); Delbrouck et al., EMNLP Findings 2022 (RG_E, RG_ER, RG_ER-bar).
-    """
-    two = family_b >= 0
-    visits = driver.new_visits(buckets[:, 2] + buckets[:, 4] * two)
-    n_queries = len(queries.sizes)
-    for q in range(first, last):
-        begin(work.best, answers, q)
-        ids_a = features_of(queries, q, family_a, family_a + 1)
-        ids_b = features_of(queries, q, family_b, family_b + 1) if two else ids_a[:0]
-        size_a = np.int64(queries.sizes[q, family_a])
-        size_b = np.int64(queries.sizes[q, family_b]) if two else np.int64(0)
-        set_marks(ids_a, work.mark, 1)
-        set_marks(ids_b, work.mark, 1)
-        if two:
-            ids = by_rarity(np.concatenate((ids_a, ids_b)), index.post_ptr)
-            mean = MeanGraphF1(family_a, family_b, size_a, size_b, index, buckets, work.mark)
-            both = _two_families(ids, ids_a, ids_b, mean, work.counts)
-            driver.find_best(mean, both, ids, size_a + size_b, visits, index, buckets, k, work)
-            driver.finish(mean, q, n_queries, ids, (ids_a, ids_b), index, buckets, k, work, answers)
-            work.counts[:] = 0
-        else:
-            single = GraphF1(family_a, size_a, index, buckets, work.mark)
-            rarest = driver.rarest_first(ids_a, index.post_ptr)
-            driver.find_by_family(single, 0, rarest, size_a, visits, index, buckets, k, work)
-            driver.finish(single, q, n_queries, ids_a, (ids_a, ids_b), index, buckets, k, work, answers)
-            work.counts[0] = 0
-        set_marks(ids_a, work.mark, 0)
-        set_marks(ids_b, work.mark, 0)
-
-
 @jit
 def _two_families(ids, ids_a, ids_b, scorer, counts):
     """Return a `TwoFamilies` for one query, whose posting lists are read in the order of `ids`.
@@ -184,17 +174,14 @@ def _score_all(queries, q, family_a, family_b, index, matched, out):
         out[d] = mean_f1(np.int64(matched[0, d]), sizes_a, np.int64(matched[1, d]), sizes_b)
 
 
-class GraphForm(NamedTuple):
-    """The options of the F1 of pairs, see `_pairs.py`."""
-
-    n: int  # 1 or 2, the number of families whose F1 is averaged
-
-
+# Counts of each family: shared features, those of the candidate and of the reference.
 @compiled_for(score_of, GraphForm)
 def _(form, counts):
-    # counts of each family: shared features, those of the candidate and of the reference
-    if form.n == 1:
-        return f1(counts[0], counts[1], counts[2])
+    return f1(counts[0], counts[1], counts[2])
+
+
+@compiled_for(score_of, MeanGraphForm)
+def _(form, counts):
     return mean_f1(counts[0], counts[1] + counts[2], counts[3], counts[4] + counts[5])
 
 
@@ -205,21 +192,23 @@ class Backend(driver.DrivenKernel):
     family_a: int  # family whose F1 is computed
     family_b: int  # the second family, the one after it, or -1 for none
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
-        search_radgraph(
-            self.family_a,
-            self.family_b,
-            batch.queries,
-            first,
-            last,
-            corpus.features,
-            corpus.buckets,
-            k,
-            workspace,
-            answers,
-        )
-        driver.require_bounds(workspace)
+    @property
+    def form(self):
+        """Return the options for which the search is compiled."""
+        return GraphForm(self.family_a) if self.family_b < 0 else MeanGraphForm(self.family_a, self.family_b)
+
+    @property
+    def _end(self):
+        """Return the family after the last one that is compared."""
+        return max(self.family_a, self.family_b) + 1
+
+    def new_space(self, corpus):
+        """Allocate the scratch arrays that `begin_query` takes."""
+        return new_marks(corpus, self.family_a, self._end)
+
+    def sizes(self, buckets):
+        """Return the sizes of the documents of length buckets, of both families if two are compared: int64[C]."""
+        return buckets[:, 2] + buckets[:, 4] * (self.family_b >= 0)
 
     def score_all(self, corpus, batch, chosen):
         """Yield the F1 of every document with each of the chosen queries: float64[D], overwritten by the next."""
@@ -231,12 +220,7 @@ class Backend(driver.DrivenKernel):
 
     def counts(self, corpus, batch, query, document, known=None):
         """Return, by family, how many features the reports of pairs share and each has: int64[3 F, n]."""
-        last = max(self.family_a, self.family_b) + 1
-        return count_shared(corpus, batch, query, document, self.family_a, last)
-
-    def scores(self, counts):
-        """Return the F1 of pairs, or the mean of two: float64[n]."""
-        return scores_of(GraphForm(len(counts) // 3), counts)
+        return count_shared(corpus, batch, query, document, self.family_a, self._end)
 
     def components(self, counts):
         """Return the F1 of each family for pairs by name: float64[n] each."""

@@ -11,12 +11,11 @@ import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit, scalar
-from metric_oracle.kernels._overlap import features_of, with_forward
+from metric_oracle.kernels._overlap import Features, features_of, with_forward
 from metric_oracle.kernels._overlap_counts import bound
-from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of, scores_of
+from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of
 from metric_oracle.kernels._simd import count_ones
 from metric_oracle.kernels.rouge_l.score import common, rouge_l
-from metric_oracle.kernels.topk.cpu import begin
 
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -130,86 +129,55 @@ def ripple(state, carry, j, end):
     return carry
 
 
-class Sequences(NamedTuple):
-    """Sequences of words, one after another."""
-
-    word: np.ndarray  # integers[...], word ids in order, -1 for words that do not occur in the corpus
-    ptr: np.ndarray  # int64[n + 1], offset of each sequence
-
-
 class Slots(NamedTuple):
-    """Further scratch of one thread."""
+    """Scratch of one thread."""
 
     slot: np.ndarray  # int32[V], slot of each word, see `Positions`; all zero between queries
+
+
+class RougeForm(NamedTuple):
+    """The option of ROUGE-L, see `_overlap_search.py` and `_pairs.py`."""
+
+    coco: bool  # as in `RougeL`
 
 
 class RougeL(NamedTuple):
     """The scorer (see `_overlap_search.py`): ROUGE-L of documents against one query."""
 
+    index: Features  # type: ignore[assignment] # its forward index holds the words of the documents, in order
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `SetCorpus`
+    ids: np.ndarray  # int32[n], features of the query: pairs (word, occurrence)
+    size: int | np.integer  # number of words of the query
     coco: bool  # compute pycocoevalcap's form instead of rouge-score's, see `score.py`
-    reference_length: int | np.integer  # number of words of the query
-    sequences: Sequences  # words of the documents
-    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `_overlap_search.find_best`
     slot: np.ndarray  # int32[V], slot of each word, 0 if it is not in the query
     positions: Positions
     state: np.ndarray  # uint64[B], scratch of `count_lcs`
 
 
+@compiled_for(driver.scorer_of, RougeForm)
+def _(form, found, corpus, batch, q):
+    slot, positions, state, size = found
+    index = with_forward(corpus.features, corpus.sequence_ptr, corpus.sequence)
+    ids = features_of(batch.queries, q, 0, 1)
+    return RougeL(index, corpus.buckets, ids, size, form.coco, slot, positions, state)
+
+
+compiled_for(driver.find, RougeL)(driver.find_in_family)
+
+
+# The longest common subsequence is no longer than the number of shared words, each counted as often as in both texts.
 @compiled_for(bound, RougeL)
 def _(scorer, j, a, b):
     length = scorer.buckets[j, 2]
-    return rouge_l(min(a, length), length, scorer.reference_length, scorer.coco)
+    return rouge_l(min(a, length), length, scorer.size, scorer.coco)
 
 
 @compiled_for(driver.score, RougeL)
 def _(scorer, d, j):
     length = scorer.buckets[j, 2]  # all documents of a bucket are equally long
-    begin = scorer.sequences.ptr[scorer.buckets[j, 0]] + (d - scorer.buckets[j, 0]) * length
-    lcs = count_lcs(scorer.sequences.word, begin, begin + length, scorer.slot, scorer.positions, scorer.state)
-    return rouge_l(lcs, length, scorer.reference_length, scorer.coco)
-
-
-@compiled_for(driver.is_excluded, RougeL)
-def _(scorer, d):
-    return False
-
-
-@jit
-def search_rouge_l(coco, batch, first, last, corpus, k, work, answers):
-    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
-
-    `coco` is that of `RougeL`, `batch` a `SequenceBatch`, whose first family holds pairs (word, occurrence), `corpus` a
-    `SequenceCorpus`, sorted by ascending length, in buckets of one length, and `work` a `Workspace`.
-
-    Exactness
-    ---------
-    The longest common subsequence is no longer than the number of shared words (each counted as often as in both
-    texts). For documents that this does not drop the subsequence is computed.
-
-    Source
-    ------
-    Lin, ROUGE (2004), as computed by the rouge-score package or by pycocoevalcap.
-    """
-    index = with_forward(corpus.features, corpus.sequence_ptr, corpus.sequence)
-    buckets, slot = corpus.buckets, work.extra.slot
-    sequences = Sequences(corpus.sequence, corpus.sequence_ptr)
-    visits = driver.new_visits(buckets[:, 2].copy())
-    n_queries = len(batch.queries.sizes)
-    for q in range(first, last):
-        begin(work.best, answers, q)
-        reference_length = np.int64(batch.queries.sizes[q, 0])
-        ids = features_of(batch.queries, q, 0, 1)
-        text = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
-        positions = find_positions(text, slot)
-        state = np.empty((len(text) + 63) // 64, np.uint64)
-        scorer = RougeL(coco, reference_length, sequences, buckets, slot, positions, state)
-        rarest = driver.rarest_first(ids, index.post_ptr)
-        driver.find_by_family(scorer, 0, rarest, reference_length, visits, index, buckets, k, work)
-        driver.finish(scorer, q, n_queries, ids, (ids, ids[:0]), index, buckets, k, work, answers)
-        work.counts[0] = 0
-        for i in range(len(text)):
-            if text[i] >= 0:
-                slot[text[i]] = 0
+    begin = scorer.index.fwd_ptr[scorer.buckets[j, 0]] + (d - scorer.buckets[j, 0]) * length
+    lcs = count_lcs(scorer.index.fwd_id, begin, begin + length, scorer.slot, scorer.positions, scorer.state)
+    return rouge_l(lcs, length, scorer.size, scorer.coco)
 
 
 @jit
@@ -261,20 +229,20 @@ def _count_short(words, sequence, buckets, mask, out):
 
 
 @jit
-def _score_all(coco, words, documents, buckets, slot, mask, out):
+def _score_all(coco, words, sequence, ptr, buckets, slot, mask, out):
     """Write the ROUGE-L score of one query, the word ids `words`, with each document into `out`.
 
-    `documents` is a `Sequences`, `buckets` as in `_count_short`; `slot` and `mask` are scratch, all zero before and
-    after.
+    `sequence` and `buckets` are as in `_count_short`, `ptr` has the offset of each document; `slot` and `mask` are
+    scratch, all zero before and after.
     """
     n = len(words)
     if n <= 64:
-        _count_short(words, documents.word, buckets, mask, out)
+        _count_short(words, sequence, buckets, mask, out)
     else:
         positions = find_positions(words, slot)
         state = np.empty((n + 63) // 64, np.uint64)
         for d in range(len(out)):
-            out[d] = count_lcs(documents.word, documents.ptr[d], documents.ptr[d + 1], slot, positions, state)
+            out[d] = count_lcs(sequence, ptr[d], ptr[d + 1], slot, positions, state)
         for i in range(n):
             if words[i] >= 0:
                 slot[words[i]] = 0
@@ -283,31 +251,27 @@ def _score_all(coco, words, documents, buckets, slot, mask, out):
             out[d] = rouge_l(np.int64(out[d]), buckets[j, 2], np.int64(n), coco)
 
 
-class RougeForm(NamedTuple):
-    """The option of ROUGE-L of pairs, see `_pairs.py`."""
-
-    coco: bool  # as in `RougeL`
-
-
 @compiled_for(begin_query, Slots)
-def _(space, texts, q):
-    words = texts.word[texts.ptr[q] : texts.ptr[q + 1]]
-    return len(words), find_positions(words, space.slot), np.empty((len(words) + 63) // 64, np.uint64)
+def _(space, batch, q):
+    words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
+    positions = find_positions(words, space.slot)
+    return space.slot, positions, np.empty((len(words) + 63) // 64, np.uint64), np.int64(len(words))
 
 
 @compiled_for(count_pair, Slots)
-def _(space, query, documents, d, counts):
-    begin, end = documents.ptr[d], documents.ptr[d + 1]
-    counts[0] = count_lcs(documents.word, begin, end, space.slot, query[1], query[2])
+def _(space, found, corpus, d, counts):
+    slot, positions, state, size = found
+    begin, end = corpus.sequence_ptr[d], corpus.sequence_ptr[d + 1]
+    counts[0] = count_lcs(corpus.sequence, begin, end, slot, positions, state)
     counts[1] = end - begin
-    counts[2] = query[0]
+    counts[2] = size
 
 
 @compiled_for(end_query, Slots)
-def _(space, texts, q):
-    for p in range(texts.ptr[q], texts.ptr[q + 1]):
-        if texts.word[p] >= 0:
-            space.slot[texts.word[p]] = 0
+def _(space, batch, q):
+    for p in range(batch.words_ptr[q], batch.words_ptr[q + 1]):
+        if batch.words[p] >= 0:
+            space.slot[batch.words[p]] = 0
 
 
 @compiled_for(score_of, RougeForm)
@@ -321,21 +285,24 @@ class Backend(driver.DrivenKernel):
 
     coco: bool = False  # compute pycocoevalcap's form instead of rouge-score's, see `score.py`
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
-        search_rouge_l(self.coco, batch, first, last, corpus, k, workspace, answers)
-        driver.require_bounds(workspace)
+    @property
+    def form(self):
+        """Return the option for which the search is compiled."""
+        return RougeForm(self.coco)
+
+    def new_space(self, corpus):
+        """Allocate the scratch arrays that `begin_query` takes."""
+        return Slots(np.zeros(corpus.n_words, np.int32))
 
     def score_all(self, corpus, batch, chosen):
         """Yield ROUGE-L of every document with each of the chosen queries: float64[D], overwritten by the next."""
         out = np.empty(len(corpus.features.fwd_ptr) - 1)
         slot, mask = np.zeros(corpus.n_words, np.int32), np.zeros(corpus.n_words, np.uint64)
-        documents = Sequences(corpus.sequence, corpus.sequence_ptr)
         buckets = corpus.buckets.copy()
         buckets[:, 3] = corpus.sequence_ptr[buckets[:, 0]]
         for q in chosen:
             words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
-            _score_all(self.coco, words, documents, buckets, slot, mask, out)
+            _score_all(self.coco, words, corpus.sequence, corpus.sequence_ptr, buckets, slot, mask, out)
             yield out
 
     def counts(self, corpus, batch, query, document, known=None):
@@ -345,23 +312,13 @@ class Backend(driver.DrivenKernel):
         """
         counts = np.empty((3, len(query)), np.int64)
         if known is None:
-            space = Slots(np.zeros(corpus.n_words, np.int32))
-            texts, documents = Sequences(batch.words, batch.words_ptr), Sequences(corpus.sequence, corpus.sequence_ptr)
-            count_pairs(space, texts, documents, query, document, counts)
+            count_pairs(self.new_space(corpus), batch, corpus, query, document, counts)
         else:
             counts[1], counts[2] = corpus.features.sizes[0, document], batch.queries.sizes[query, 0]
             counts[0] = np.rint(common(known, counts[1], counts[2], self.coco))
         return counts
 
-    def scores(self, counts):
-        """Return ROUGE-L of pairs: float64[n]."""
-        return scores_of(RougeForm(self.coco), counts)
-
     def components(self, counts):
         """Return precision and recall of pairs by name: float64[n] each."""
         lcs, length, reference_length = counts
         return {"precision": lcs / np.maximum(length, 1), "recall": lcs / np.maximum(reference_length, 1)}
-
-    def new_workspace(self, corpus):
-        """Allocate the scratch arrays of one thread."""
-        return driver.new_workspace(corpus.features, Slots(np.zeros(corpus.n_words, np.int32)))
