@@ -83,6 +83,10 @@ READS = {**FLAGS, "project": "--project", "section": "--section", "text_column":
             "oracle reports NAME 'my file.csv' --id-column a --text-column NAME",
         ),
         ("`not python`", FLAGS, "not python"),
+        ("`queries`", {"queries": "QUERIES"}, "QUERIES"),
+        ("`sets={NAME: RATINGS}`", {"sets": "NAME=FILE"}, "NAME=RATINGS"),
+        ("`text`", {"text": "--with-text/--no-text"}, "--with-text"),
+        ("`text=False`", {"text": "--with-text/--no-text"}, "--no-text"),
     ],
 )
 def test_what_stands_in_backticks_is_written_as_it_is_typed(python, flags, typed):
@@ -96,6 +100,17 @@ def test_the_arguments_of_a_rule_are_options():
     error = InputError("metrics and inner", "must be given with `k`", None, "Give `k=1`.")
     assert str(error) == "metrics and inner must be given with `k`; got None. Give `k=1`."
     assert Wording(FLAGS).message(error) == "oracle: --metric and --inner must be given with -k; got none. Give -k 1."
+    of_value = InputError("queries", "must be given with `queries`", None, "Give `k=1`.")
+    assert Wording({"queries": "QUERIES"}).message(of_value).startswith("oracle: queries must be given with QUERIES; ")
+
+
+def test_what_takes_read_itself_advises_it_alone(tmp_path):
+    (tmp_path / "t.csv").write_text("nr,typed,other\n1,One text.,Two texts.\n")
+    for read in (mo.read_reports, mo.read_predictions, mo.read_samples):
+        with pytest.raises(InputError, match=r"[^(]`mo\.Read\(id_column="):
+            read(tmp_path / "t.csv")
+    with pytest.raises(InputError, match=r"`mo\.reports\(\.\.\., mo\.Read\(id_column="):
+        mo.build_index(tmp_path / "t.csv", tmp_path / "INDEX")
 
 
 def test_fields_survive_the_way_between_processes():

@@ -300,10 +300,16 @@ def test_equal_completions_have_equal_rewards(metric, tmp_path):
 
 
 def test_rewards_that_lack_something():
-    match = r"^reward: radgraph must be a model or a function of texts for metric 'radgraph'; got NoneType\. Pass its"
+    match = (
+        r"^reward: radgraph must be a model or a function of texts for metric 'radgraph'; got NoneType\. "
+        r"Add it to `sources`: its file"
+    )
     with pytest.raises(InputError, match=match):
         mo.reward("radgraph")
-    match = r"^reward: encoder must be given for metric 'bertscore'; got None\. Add a name or a folder\.$"
+    match = (
+        r"^reward: encoder must be given for metric 'bertscore'; got None\. "
+        r"Add its name or folder: `sources=\{'encoder': NAME\}`\.$"
+    )
     with pytest.raises(InputError, match=match):
         mo.reward("bertscore")
     for columns, got in (({}, "none"), ({"reference": ["a"]}, "1")):

@@ -8,6 +8,7 @@ range. With each of them the names of types, the ranges and the messages below w
 """
 
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from metric_oracle.base.argument_checks import REPORTS, check_in_range, check_on
 from metric_oracle.base.declarations import alternatives, bare, documented, signature_of
 from metric_oracle.base.errors import (
     ArgumentError,
+    MetricOracleError,
     errors_of,
     kind_of,
     shown,
@@ -75,6 +77,10 @@ def public(function: _Function) -> _Function:
             with errors_of(name):
                 args, keywords = check_call(name, function, args[is_method:], keywords)
                 return function(*own, *args, **keywords)
+        except MetricOracleError as error:
+            if "read" in _known(function):
+                _advise_read_alone(error)
+            raise
         finally:
             _is_inside.reset(token)
 
@@ -84,6 +90,13 @@ def public(function: _Function) -> _Function:
         parameters = [p.replace(annotation=bare(p.annotation)) for p in signature.parameters.values()]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run  # type: ignore[return-value]
+
+
+def _advise_read_alone(error: MetricOracleError) -> None:
+    """Let an error of a function that takes `mo.Read` itself advise it without `mo.reports` around it."""
+    for part in ("sentence", "rule", "step"):
+        text = re.sub(r"`mo\.reports\([^`]*?(mo\.Read\([^`]*\))\)`", r"`\1`", getattr(error, part))
+        setattr(error, part, text)
 
 
 class _CheckedClass(type):

@@ -35,12 +35,15 @@ class Command(_WithoutTypes, TyperCommand):
 
 
 def flags_of(command: Any) -> dict[str, str]:
-    """Return, of a command of Typer, argument in Python -> option as messages show it."""
+    """Return, of a command of Typer, argument in Python -> option as messages show it, or the name of its value."""
     flags: dict[str, str] = {}
     for parameter in command.params:
         if parameter.param_type_name == "option":
-            flags |= {flag[2:].replace("-", "_"): flag for flag in parameter.opts if flag.startswith("--")}
+            off = "".join(f"/{flag}" for flag in parameter.secondary_opts)
+            flags |= {flag[2:].replace("-", "_"): flag + off for flag in parameter.opts if flag.startswith("--")}
             flags.setdefault(parameter.name, parameter.opts[0])
+        else:
+            flags.setdefault(parameter.name, parameter.metavar)
     return flags
 
 

@@ -28,7 +28,8 @@ _ARGUMENTS = re.compile("[a-z_]+(?:(?:, | and | or )[a-z_]+)*")  # one argument 
 class Wording:
     """How a command writes what stands in backticks.
 
-    `flags` has its options by the arguments of its function: ``{"k": "-k", "id_column": "--id-column"}``.
+    `flags` has its options by the arguments of its function, with both forms of a switch, and the names of values that
+    are typed without an option: ``{"k": "-k", "text": "--with-text/--no-text", "queries": "QUERIES"}``.
     """
 
     def __init__(self, flags: Mapping[str, str]) -> None:
@@ -47,7 +48,7 @@ class Wording:
         if error.argument:
             argument = error.argument
             if _ARGUMENTS.fullmatch(argument):
-                argument = re.sub("[a-z_]+", lambda name: self.flags.get(name[0], name[0]), argument)
+                argument = re.sub("[a-z_]+", lambda name: self._named(name[0]), argument)
             value = "none" if error.value == "None" else error.value
             sentence = f"{self.text(argument)} {self.text(error.rule)}; got {value}."
         line = f"{sentence} {self.text(error.step)}".rstrip()
@@ -99,18 +100,26 @@ class Wording:
         flag = self._flag(name)
         match value:
             case ast.Constant(value=bool(is_on)):
-                return flag if is_on else flag.replace("--", "--no-", 1)
+                _, _, off = self.flags.get(name, "").partition("/")
+                return flag if is_on else off or flag.replace("--", "--no-", 1)
             case ast.Dict(keys=keys, values=values):
                 pairs = zip(keys, values, strict=True)
                 parts = (f"{_plain(key, source)}={_plain(of_key, source)}" for key, of_key in pairs)
-                return " ".join([flag, *map(shlex.quote, parts)])
+                typed = " ".join(map(shlex.quote, parts))
             case ast.Constant(value=str(text)):
-                return f"{flag} {shlex.quote(text)}"
-        return f"{flag} {ast.get_source_segment(source, value)}"
+                typed = shlex.quote(text)
+            case _:
+                typed = ast.get_source_segment(source, value) or ""
+        return f"{flag} {typed}" if flag.startswith("-") else typed
 
     def _flag(self, name: str) -> str:
-        """Return the option of an argument."""
-        return self.flags.get(name) or f"--{name.replace('_', '-')}"
+        """Return the option of an argument, or the name of its value if there is none."""
+        return (self.flags.get(name) or f"--{name.replace('_', '-')}").partition("/")[0]
+
+    def _named(self, noun: str) -> str:
+        """Return the option of what an error is about; an argument that is typed without one is said as a noun."""
+        flag = self._flag(noun) if noun in self.flags else noun
+        return flag if flag.startswith("-") else noun
 
     def _of_entry(self) -> dict[str, str]:
         """Return the options that an entry of oracle.toml has and the command has not, with how messages show them."""

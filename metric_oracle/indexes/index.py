@@ -12,6 +12,7 @@ import pyarrow as pa
 from annotated_doc import Doc
 
 from metric_oracle.base.argument_checks import check_one_of
+from metric_oracle.base.declarations import listed
 from metric_oracle.base.errors import DamagedIndexError, InputError, MetricOracleError
 from metric_oracle.base.reprs import html_table
 from metric_oracle.indexes.contract import Documents
@@ -206,7 +207,7 @@ class Index:
                 "metric",
                 f"must be one of {', '.join(self.metrics)} (what {self.folder} holds)",
                 repr(lacking),
-                f"Build an index with {' and '.join([needed, *options])}.",
+                f"Build an index with {listed([needed, *options], 'and')}.",
             )
 
     @property
@@ -290,7 +291,7 @@ class Index:
             "name",
             name,
             kinds,
-            "Build an index with `chexbert`, `chexbert_labels` or `embeddings`.",
+            "Build an index of `mo.reports(..., chexbert=FILE)`, or with `chexbert_labels` or `embeddings`.",
             note=f" (the vectors that {self.folder} holds)",
         )
         return self.part(name).faiss()

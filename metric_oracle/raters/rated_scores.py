@@ -15,9 +15,10 @@ from metric_oracle.base.files import identify
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import read_table
 from metric_oracle.findings.score_names import DIRECTIONS, direction_of
-from metric_oracle.metrics import ALIASES, METRICS, get_metric, names_of
+from metric_oracle.metrics import ALIASES, METRICS, REPRESENTATIONS, get_metric, names_of
 from metric_oracle.raters.rated_sets import read_rated_set
 from metric_oracle.raters.ratings import Rated, match_pairs
+from metric_oracle.records import Metric
 from metric_oracle.scores.scoring import score
 from metric_oracle.statistics import Array
 
@@ -131,6 +132,12 @@ def lower_is_better(names: Sequence[str], directions: Mapping[str, str]) -> set[
     return {name for name, direction in direction_by_name.items() if direction == "lower"}
 
 
+def _reads_texts_alone(metric: Metric) -> bool:
+    """Return whether a metric reads nothing that a user must give beside the texts."""
+    sources = (REPRESENTATIONS[kind].source for kind in metric.representations)
+    return not any(source.arguments for source in sources if source is not None)
+
+
 def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, Array], dict[str, Any]]:
     """Score the texts of the pairs under metrics that need only texts, by default the usual ones.
 
@@ -142,7 +149,15 @@ def score_texts(rated: Rated, metrics: Sequence[str] | None) -> tuple[dict[str, 
             "metrics",
             "must not count the documents of a corpus, which rated pairs do not have",
             shown(counting[0]),
-            "Score them with `mo.score` and an index, and pass the file: `scores=FILE`.",
+            "Score them with `mo.score` and an index, and pass the file as `scores`.",
+        )
+    needing = [name for name in metrics or () if not _reads_texts_alone(get_metric(name))]
+    if needing:
+        raise InputError(
+            "metrics",
+            "must read texts alone, which is all that rated pairs have",
+            shown(needing[0]),
+            "Score them with `mo.score`, and pass the file as `scores`.",
         )
     without = [
         pair

@@ -139,7 +139,7 @@ class Rated:
                 "samples",
                 "must be given to find identical pairs",
                 "None",
-                "Add `samples='50_samples_gt_and_candidates.csv'`.",
+                "Add the file with the texts as `samples`, such as 50_samples_gt_and_candidates.csv.",
             )
         texts = list(zip(self.references, self.predictions, strict=True))
         without = [pair for pair, both in zip(self.pairs, texts, strict=True) if None in both]

@@ -244,7 +244,7 @@ class Scorer:
         if metric.needs_encoder:
             if encoder is None:
                 rule = f"must be given for metric {metric.name!r}"
-                raise InputError("encoder", rule, "None", "Add a name or a folder.")
+                raise InputError("encoder", rule, "None", "Add its name or folder: `sources={'encoder': NAME}`.")
             opened_encoder = load_encoder(encoder, **given_of(arguments, ("device",)))
         remembering = {argument: _Remembered(model) for argument, model in models.items()}
         pair_model = with_pair_models([metric], {})[metric.representation] if reads_pairs(metric) else None
@@ -381,7 +381,7 @@ def _model_of(source: Source, sources: Mapping[str, Any], metric: Metric) -> Cal
             return lambda texts: source.answer(maker.run(model, texts))
     if not callable(value):
         rule = f"must be a model or a function of texts for metric {metric.name!r}"
-        step = f"Pass its file, or what returns {source.record.plural} of a list of texts."
+        step = f"Add it to `sources`: its file, or what returns {source.record.plural} of a list of texts."
         raise InputError(source.argument, rule, type(value).__name__, step)
     return value
 

@@ -452,6 +452,13 @@ def test_scores_of_other_pairs(rated, tmp_path):
         align(rated.long, tmp_path / "none.csv")
 
 
+@pytest.mark.parametrize("name", ["radgraph", "chexbert", "bertscore", "crepe"])
+def test_a_metric_that_reads_more_than_texts_is_scored_first(rated, name):
+    match = rf"^align: metrics must read texts alone, .*; got '{name}'\. Score them with `mo\.score`, and pass the file"
+    with pytest.raises(InputError, match=match):
+        align(rated.long, samples=rated.samples, metrics=[name])
+
+
 def test_options(rated):
     for resamples in (99, True):
         match = rf"^align: resamples {rule_of(ResamplesOfRaters)}; got .*\. The default is 1000\.$"

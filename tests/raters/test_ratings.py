@@ -237,7 +237,7 @@ def test_broken_samples(rated, tmp_path):
 
 def test_identical_pairs_need_texts(tmp_path):
     ratings = write(tmp_path, SMALL)
-    match = r"samples must be given to find identical pairs; got None\. Add `samples='50_samples_gt_and_candidate"
+    match = r"samples must be given to find identical pairs; got None\. Add the file with the texts as `samples`, such"
     with pytest.raises(InputError, match=match):
         read_ratings(ratings).without_identical()
     samples = write(tmp_path, "prediction,reference,pair\n,b,bb\nA.,A.,a\n", "s.csv")
