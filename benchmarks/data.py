@@ -14,7 +14,7 @@ import numpy as np
 
 import metric_oracle as mo
 from benchmarks import real
-from metric_oracle.base.files import LOCK
+from metric_oracle.base.locks import LOCK
 from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.corpora.reports import Reports, read_reports
 from metric_oracle.indexes.build import BUILDING, SCRATCH

@@ -73,9 +73,11 @@ ALLOWED = {
     "__main__": {"cli", "commands"},  # the list of commands is shown without the command line
     "": ENGINE | {"copies", "mining", "raters", "samples", "statistics", "survey", "tables", "verification"},
 }  # fmt: skip
-# What stands apart in `base`: kernels raise errors and read no files; the errors know types only.
-OF_BASE = {"kernels": {"errors"}, "metrics": {"errors", "validation"}, "web": {"errors"}, "base/errors.py": set(),
-           "base/files.py": {"errors"}, "base/declarations.py": set()}  # fmt: skip
+# What stands apart in `base`: kernels raise errors, wait for locks of stored code and read no files; the errors know
+# types only.
+OF_BASE = {"kernels": {"errors", "locks"}, "metrics": {"errors", "validation"}, "web": {"errors"},
+           "base/errors.py": set(), "base/locks.py": {"errors"}, "base/files.py": {"errors", "locks"},
+           "base/declarations.py": set()}  # fmt: skip
 WITH_LIBRARIES = {"base/files.py", "base/job.py", "base/checksum.py"}
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch", "faiss", "triton"}

@@ -15,6 +15,7 @@ import time
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 import polars
@@ -744,6 +745,29 @@ def test_compiling_is_known():
     assert (two(), set(told)) == (2, {True})
     told.clear()
     assert (two(), told, is_compiling()) == (2, [], False)
+
+
+@pytest.mark.parametrize(
+    ("waits", "known"), [("metric_oracle.kernels._cache", True), ("metric_oracle.projects", False)]
+)
+def test_waiting_for_a_process_that_compiles_the_same_is_compiling(tmp_path, waits, known):
+    from metric_oracle.base.locks import alone
+    from metric_oracle.commands.output import is_compiling
+
+    def wait():
+        with alone(lock):
+            pass
+
+    lock = tmp_path / "code.lock"
+    waiting = FunctionType(wait.__code__, {**globals(), "__name__": waits}, closure=wait.__closure__)
+    thread = threading.Thread(target=waiting)
+    with alone(lock):
+        thread.start()
+        while all(frame.f_code.co_name != "open_locked" for frame in sys._current_frames().values()):
+            time.sleep(0.001)
+        assert is_compiling() == known
+    thread.join()
+    assert not is_compiling()
 
 
 def test_a_file_gets_lines_of_progress(oracle, index, monkeypatch):

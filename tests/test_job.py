@@ -14,8 +14,9 @@ import pytest
 
 from metric_oracle.base.checksum import read_json, write_json
 from metric_oracle.base.errors import InputError, InUseError
-from metric_oracle.base.files import LOCK, move_folder, new_folder, write_bytes
+from metric_oracle.base.files import move_folder, new_folder, write_bytes
 from metric_oracle.base.job import Job, working
+from metric_oracle.base.locks import LOCK
 from support import HANG
 from support.power import Power, kinds_of
 

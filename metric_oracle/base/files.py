@@ -1,4 +1,4 @@
-"""Write files and folders so that an interruption loses nothing: checksums, locks, temporary files, clean-up."""
+"""Write files and folders so that an interruption loses nothing: checksums, temporary files, clean-up."""
 
 import fcntl
 import glob
@@ -7,16 +7,14 @@ import json
 import os
 import secrets
 import shutil
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.errors import InputError, InUseError
-
-LOCK = ".lock"  # the file of a folder that the process which works there locks, see `exclusive`
+from metric_oracle.base.errors import InputError
+from metric_oracle.base.locks import alone, is_at, open_locked
 
 
 @cache
@@ -84,39 +82,6 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def let_interrupts_end_waits() -> None:
-    """Let SIGINT end the next wait of this process for a lock, a file, a thread or a process.
-
-    Importing Polars registers SIGINT anew, so that the system goes on with a wait after the signal, and Python learns
-    of it only when the wait is over. Python's own choice is restored; whoever handles the signal stays.
-    """
-    signal.siginterrupt(signal.SIGINT, True)
-
-
-@contextmanager
-def exclusive(folder: Path, work: str) -> Iterator[int]:
-    """Let one process at a time work in a folder: lock the file `LOCK` in it while the body runs; yield its descriptor.
-
-    Raise InUseError if another process has the lock, or removed it a moment ago; `work` names the work in the message.
-    The system releases the lock when the process ends, in whatever way.
-    """
-    with (folder / LOCK).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not is_at(file.fileno(), folder / LOCK):
-                raise BlockingIOError
-        except BlockingIOError as error:
-            raise InUseError(f"another {work} is working in {folder}.", "Wait for it to end.") from error
-        yield file.fileno()
-
-
-def is_at(descriptor: int, path: Path) -> bool:
-    """Return whether an open file is still the one at a path, where it may have been removed, renamed or replaced."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
-    return False
-
-
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Name `path` in those errors of the system, raised in the body, that name no file, such as that of a full disk."""
@@ -140,7 +105,7 @@ def new_file(path: Path) -> Iterator[Path]:
             while descriptor < 0:
                 file = path.with_name(f".{path.name}.{secrets.randbelow(10**9)}.tmp")
                 with suppress(FileExistsError):
-                    descriptor = _locked_file(file, os.O_EXCL)
+                    descriptor = open_locked(file, os.O_EXCL)
             yield file
     finally:
         if descriptor >= 0:
@@ -149,38 +114,13 @@ def new_file(path: Path) -> Iterator[Path]:
             file.unlink(missing_ok=True)
 
 
-def _locked_file(path: Path, flags: int = 0) -> int:
-    """Create or open a file with further `flags` of `os.open`, wait for its lock, and return its descriptor.
-
-    Return -1 if it was removed in the meantime.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
-    let_interrupts_end_waits()
-    with suppress(OSError):  # some file systems have no locks
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    if is_at(descriptor, path):
-        return descriptor
-    os.close(descriptor)
-    return -1
-
-
-@contextmanager
-def only_writer(path: Path) -> Iterator[None]:
+def only_writer(path: Path) -> AbstractContextManager[None]:
     """Let one writer at a time rename files to `path` and to its signature file; the others wait.
 
-    The lock is a file, because `path` itself is replaced, and has the name of a temporary file, so that the next
-    writer removes it after a kill. It is removed at the end. Where the file system has no locks, nobody waits.
+    The lock is a file of its own, because `path` itself is replaced, and has the name of a temporary file, so that the
+    next writer removes it after a kill. Where the file system has no locks, nobody waits.
     """
-    lock = path.with_name(f".{path.name}.0.tmp")
-    descriptor = -1
-    try:
-        while descriptor < 0:
-            descriptor = _locked_file(lock)
-        yield
-    finally:
-        if descriptor >= 0:
-            lock.unlink(missing_ok=True)
-            os.close(descriptor)
+    return alone(path.with_name(f".{path.name}.0.tmp"))
 
 
 @contextmanager

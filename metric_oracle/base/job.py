@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from metric_oracle.base.checksum import read_json, write_json
 from metric_oracle.base.errors import InputError, shown
-from metric_oracle.base.files import LOCK, exclusive, is_at, remove_leftovers, sha256
+from metric_oracle.base.files import remove_leftovers, sha256
+from metric_oracle.base.locks import LOCK, exclusive, is_at
 
 _AT_ONCE = 1 << 20  # bytes that are hashed at a time
 

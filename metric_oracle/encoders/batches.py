@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from metric_oracle.base.files import let_interrupts_end_waits
+from metric_oracle.base.locks import let_interrupts_end_waits
 from metric_oracle.encoders.model_files import n_positions
 from metric_oracle.encoders.packed_layers import Packed, can_pack
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from metric_oracle.base.errors import BackendError
-from metric_oracle.base.files import let_interrupts_end_waits, sha256
+from metric_oracle.base.files import sha256
+from metric_oracle.base.locks import let_interrupts_end_waits
 from metric_oracle.base.progress import Advance
 
 JAR = "meteor-1.5.jar"

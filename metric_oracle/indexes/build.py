@@ -25,8 +25,9 @@ import pyarrow as pa
 
 from metric_oracle.base.argument_checks import check_new_folder
 from metric_oracle.base.errors import InputError
-from metric_oracle.base.files import LOCK, exclusive, move_folder, write_json
+from metric_oracle.base.files import move_folder, write_json
 from metric_oracle.base.job import Job, working
+from metric_oracle.base.locks import LOCK, exclusive
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes import manifest

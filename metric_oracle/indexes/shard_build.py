@@ -16,8 +16,9 @@ from typing import Any
 
 from metric_oracle.base.argument_checks import check_new_folder
 from metric_oracle.base.errors import InputError, InUseError
-from metric_oracle.base.files import checksum, exclusive, only_writer, remove_leftovers, sync
+from metric_oracle.base.files import checksum, only_writer, remove_leftovers, sync
 from metric_oracle.base.job import Job
+from metric_oracle.base.locks import exclusive
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes import manifest

@@ -12,23 +12,23 @@ Processes that need the same function at the same time, such as the workers of t
 the first one compiles and stores it, and the others wait for it.
 """
 
-import fcntl
 import gc
 import hashlib
 import os
 import re
-import signal
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from inspect import signature
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 
+from metric_oracle.base.locks import alone
 from metric_oracle.kernels import _target
 
 # The releases of Numba whose cache was read and tested (tests/kernels/test_cache.py), as beginnings of their versions.
@@ -184,7 +184,7 @@ def _key(compiled: Any) -> None:
         """Store machine code; on a full disk it is kept for this process only."""
         # Numba reads the index, chooses a name for the code that is not in it, and writes the index: two processes
         # at a time would choose one name for two codes.
-        with suppress(OSError), _locked(f"{file._index_path}.lock"):
+        with suppress(OSError), alone(Path(f"{file._index_path}.lock"), is_needed=True):
             save(signature, data)
 
     file._load_index = load_index
@@ -226,11 +226,11 @@ def _compile_once(compiled: Any) -> None:
         """Return stored machine code or None; where there is none, lock the signature and look again."""
         found = load(signature, context)
         if found is None:
-            path = f"{stored._cache_file._index_path}.{_digest([str(signature)])[:16]}.lock"
+            lock = Path(f"{stored._cache_file._index_path}.{_digest([str(signature)])[:16]}.lock")
             # A progress bar shows that it waits as that it compiles.
             waiting = event.trigger_event("numba:compile", {"dispatcher": compiled})
             with suppress(OSError), ExitStack() as stack, waiting:
-                stack.enter_context(_locked(path))
+                stack.enter_context(alone(lock, is_needed=True))
                 found = load(signature, context)
                 held[signature] = stack.pop_all()
         return found
@@ -248,28 +248,3 @@ def _compile_once(compiled: Any) -> None:
 
     stored.load_overload = load_overload
     compiled.compile = compile_once
-
-
-@contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """Context manager that waits for the lock of a file and holds it, alone of all processes; then removes the file."""
-    file = _lock(path)
-    while file is None:
-        file = _lock(path)
-    with file:
-        try:
-            yield
-        finally:
-            os.unlink(path)
-
-
-def _lock(path: str) -> Any:
-    """Wait for the lock of a file and return the open file, or None if the file was removed in the meantime."""
-    file = open(path, "ab")  # noqa: SIM115
-    signal.siginterrupt(signal.SIGINT, True)  # Polars lets the system go on with a wait; see `base.files`
-    fcntl.flock(file, fcntl.LOCK_EX)
-    with suppress(FileNotFoundError):
-        if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-            return file
-    file.close()
-    return None

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from metric_oracle.base.files import let_interrupts_end_waits
+from metric_oracle.base.locks import let_interrupts_end_waits
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.mining.selection import Selection, allowed

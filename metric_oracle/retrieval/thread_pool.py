@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from metric_oracle.base.errors import InputError
-from metric_oracle.base.files import let_interrupts_end_waits
+from metric_oracle.base.locks import let_interrupts_end_waits
 from metric_oracle.base.progress import Advance
 from metric_oracle.indexes.store import release, resident
 

@@ -27,8 +27,8 @@ from typing import Any
 
 from metric_oracle.base.checksum import read_json, write_json
 from metric_oracle.base.errors import InputError, MetricOracleError
-from metric_oracle.base.files import let_interrupts_end_waits
 from metric_oracle.base.journal import End, Journal, JournalLine
+from metric_oracle.base.locks import let_interrupts_end_waits
 
 MAX_ERRORS = 99  # largest number of errors in one cell
 Counts = list[list[int | None]]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.errors import install_command
-from metric_oracle.base.files import let_interrupts_end_waits
+from metric_oracle.base.locks import let_interrupts_end_waits
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.corpora.reports import Reports

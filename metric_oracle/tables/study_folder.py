@@ -14,8 +14,9 @@ from typing import Annotated, Any, TypeVar
 from annotated_doc import Doc
 
 from metric_oracle.base.errors import InputError
-from metric_oracle.base.files import LOCK, checksum, move_folder, sha256, temporary_folder
+from metric_oracle.base.files import checksum, move_folder, sha256, temporary_folder
 from metric_oracle.base.job import Job
+from metric_oracle.base.locks import LOCK
 from metric_oracle.base.progress import Progress
 from metric_oracle.base.validation import public
 from metric_oracle.findings.results import Results, Scores

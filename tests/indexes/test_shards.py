@@ -12,8 +12,9 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.base.errors import IndexFormatError, InputError
-from metric_oracle.base.files import checksum, exclusive
+from metric_oracle.base.files import checksum
 from metric_oracle.base.job import Job
+from metric_oracle.base.locks import exclusive
 from metric_oracle.indexes import build, shard_build, shards
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name

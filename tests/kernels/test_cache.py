@@ -1,4 +1,5 @@
 import ast
+import errno
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from numba.core import caching
 
+from metric_oracle.base.locks import alone
 from metric_oracle.kernels import _cache, _jit
 from metric_oracle.kernels._sort import sort
 
@@ -315,11 +317,26 @@ def test_processes_that_need_one_function_compile_it_once(tmp_path):
 
 def test_a_lock_that_was_removed_is_taken_again(tmp_path):
     """A process that waited for a file which its holder then removed must not share the lock with a later process."""
-    path = str(tmp_path / "code.lock")
-    with _cache._locked(path):
+    path = tmp_path / "code.lock"
+    with alone(path):
         pass
-    assert not Path(path).exists()
-    with Path(path).open("ab"):  # as a process that waits
-        Path(path).unlink()
-        with _cache._locked(path), pytest.raises(FileExistsError):
-            Path(path).touch(exist_ok=False)
+    assert not path.exists()
+    with path.open("ab"):  # as a process that waits
+        path.unlink()
+        with alone(path), pytest.raises(FileExistsError):
+            path.touch(exist_ok=False)
+
+
+def test_a_lock_that_is_needed_is_not_gone_without(tmp_path, monkeypatch):
+    """Where a file system has no locks, code is not stored, but files are written."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="No locks available"), alone(tmp_path / "code.lock", is_needed=True):
+        pytest.fail("no lock")
+    with alone(tmp_path / "other.lock"):
+        pass
+    assert len(os.listdir("/proc/self/fd")) == before
