@@ -162,7 +162,7 @@ def work_of(index: Index, queries: Reports, name: str, stages: Mapping[str, floa
         ]
     best = np.zeros(int(encoded.document_of_row.max()) + 1)
     best[encoded.document_of_row] = mo.retrieve(index, queries, name, text=False).table["score"].to_numpy()
-    features, packed = representation.features, encoded.arrays(metric, encoded).queries
+    features, packed = representation.features, representation.translate(metric, encoded).queries
     if name == "radgraph":
         n = count_radgraph(packed, best, representation.buckets(0, 1), features)
     elif name == "bleu":
@@ -195,7 +195,7 @@ def _product(representation: Any, n_queries: int) -> Work:
 
 def _all_postings(representation: Any, encoded: Any, place: np.ndarray) -> Work:
     """All postings of the queries' entities and relations: RadCliQ needs RadGraph F1 of every candidate."""
-    features, queries = representation.features, encoded.batch.queries
+    features, queries = representation.features, representation.translate(get_metric("radgraph"), encoded).queries
     lengths = np.diff(features.post_ptr)
     n_families = queries.sizes.shape[1]
     n = sum(

@@ -200,20 +200,23 @@ def distinct_texts(data: Data, metric: str) -> tuple[list[str], list[str]]:
 
 
 def _incidence(data: Data) -> tuple[Any, Any, Any, Any]:
-    """Return which distinct graph has which feature, float32 CSR matrices of corpus and tests, and both sides."""
+    """Return which distinct graph has which feature, float32 CSR matrices of corpus and tests, and both sides.
+
+    That of the tests is their sets of features, as the kernels read them.
+    """
     from scipy.sparse import csr_matrix
 
     representation = data.index.part("radgraph")
-    encoded = representation.encode(data.queries)
+    queries = representation.translate(get_metric("radgraph"), representation.encode(data.queries)).queries
     n_features = len(representation.features.post_ptr) - 1
     matrices = []
     for ids, ptr in (
         (representation.features.fwd_id, representation.features.fwd_ptr),
-        (encoded.batch.queries.id, encoded.batch.queries.ptr[:: encoded.batch.queries.sizes.shape[1]]),
+        (queries.id, queries.ptr[:: queries.sizes.shape[1]]),
     ):
         ones = np.ones(len(ids), np.float32)
         matrices.append(csr_matrix((ones, np.array(ids), np.array(ptr)), shape=(len(ptr) - 1, n_features)))
-    return *matrices, representation, encoded
+    return *matrices, representation, queries
 
 
 def _in_blocks(best: Callable[[int], np.ndarray], n: int, block: int) -> np.ndarray:
@@ -233,15 +236,13 @@ class SparseProduct(Search):
 
     def build(self, data: Data) -> Callable[[], np.ndarray]:
         """Prepare the matrices of both families, that of the corpus transposed."""
-        corpus, tests, representation, encoded = _incidence(data)
+        corpus, tests, representation, queries = _incidence(data)
         edges = representation.family_ptr
         families = []
         for family in range(2):
             columns = slice(edges[family], edges[family + 1])
             sizes = representation.features.sizes[family].astype(np.float64)
-            families.append(
-                (tests[:, columns], corpus[:, columns].T.tocsr(), encoded.batch.queries.sizes[:, family], sizes)
-            )
+            families.append((tests[:, columns], corpus[:, columns].T.tocsr(), queries.sizes[:, family], sizes))
 
         def best(first: int) -> np.ndarray:
             block = slice(first, first + self.block)

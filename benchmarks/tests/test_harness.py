@@ -718,7 +718,7 @@ def test_postings_of_the_floor(rows, data, metric):
     record = get_metric(metric)
     representation = held.index.representation(record)
     encoded = representation.encode(held.queries)
-    features, packed = representation.features, encoded.arrays(record, encoded).queries
+    features, packed = representation.features, representation.translate(record, encoded).queries
     table = mo.retrieve(held.index, held.queries, metric, text=False).table
     scores, winners = table["score"].to_numpy(), representation.document_of_row[table["row"].to_numpy()]
     families = packed.sizes.shape[1]

@@ -6,7 +6,7 @@ A token state is the hidden state of a transformer at one token. For cells and c
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
@@ -225,11 +225,9 @@ class StateDocuments(TokenDocuments):
         """The arrays that the kernels read, with the weights of idf "off"."""
         return self.weighted(self.weights_off(len(self.frequency)))
 
-    def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus | TokenBatch:
+    def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus:
         """Return the arrays that the kernels read, with the token weights of the queries."""
         assert isinstance(queries, StateDocuments)
-        if self.screens is None:
-            return TokenBatch(self.states, self.ptr, self.weights, self.baseline)
         return self._corpus_off if queries.settings.get("idf") == "off" else self.weighted(queries.weight_of_id)
 
     def encode(
@@ -315,12 +313,10 @@ class StateDocuments(TokenDocuments):
             settings=settings,
         )
 
-    def encode_again(self, reports: Reports, encoded_before: "StateDocuments", **settings: Any) -> "StateDocuments":
-        """Return `encoded_before`, which is never None, with weights for all tokens of this shard; no encoder runs."""
-        n_ids = len(self.frequency)
-        if encoded_before.settings["idf"] != "off" or n_ids <= len(encoded_before.weight_of_id):
-            return encoded_before
-        return replace(encoded_before, weight_of_id=self.weights_off(n_ids))
+    def translate(self, metric: Metric, queries: Documents) -> TokenBatch:
+        """Return the token states and weights of queries; `frequency` of a shard has the tokens of the whole set."""
+        assert isinstance(queries, StateDocuments)
+        return TokenBatch(queries.states, queries.ptr, queries.weights, queries.baseline)
 
     def _idf(self, idf: str | Path | np.ndarray, tokens: Tokens, distinct: Tokens) -> np.ndarray:
         """Return the weight of each token id, float64[ids], for an `idf` of `encode` other than "off".

@@ -5,17 +5,17 @@ counted: the queries, which are the references of a test set, as in pycocoevalca
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
-from metric_oracle.indexes.features import FeatureDocuments, Mapped, TranslatedQueries, lookup
-from metric_oracle.indexes.lists import group_rows, offsets_of
+from metric_oracle.indexes.features import FeatureDocuments, lookup
+from metric_oracle.indexes.lists import offsets_of
 from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_sequences, renumbered
 from metric_oracle.indexes.store import Strings
 from metric_oracle.kernels._errors import FLOAT32, gamma
@@ -173,11 +173,11 @@ def _n_grams(words: list[str], gram_keys: list[np.ndarray]) -> NgramIndex:
 class WeightedIndex(FeatureDocuments):
     """N-grams of a corpus, weighted by their document frequencies among the queries."""
 
-    ngrams: NgramIndex  # the stored n-grams
-    in_corpus: Frequencies  # document frequencies in the corpus
+    ngrams: NgramIndex  # the stored n-grams, or those of queries
+    counted: Frequencies  # document frequencies in these texts
 
     @classmethod
-    def join(cls, parts: dict[str, Any]) -> "WeightedIndex":
+    def join(cls, parts: dict[str, Any]) -> Self:
         """Take the stored n-grams, `parts["coco"]`, without weights."""
         return cls(parts["coco"], Frequencies(parts["coco"]))
 
@@ -186,90 +186,88 @@ class WeightedIndex(FeatureDocuments):
         """The n-grams with their occurrences, and the rows of the documents."""
         return self.ngrams.features
 
-    def item(self, document: int) -> tuple[Words, None]:
-        """Return the tokens of a document, and None: the weights are those of the queries."""
-        return self.ngrams.item(document), None
+    @property
+    def frequencies(self) -> Frequencies:
+        """The document frequencies from which the weights of queries are computed: of queries, those among them."""
+        return self.counted
+
+    @property
+    def weight(self) -> np.ndarray:
+        """The weight of the n-gram of each feature of queries: float64[V]."""
+        return self.counted.weight
+
+    @property
+    def settings(self) -> dict[str, Any]:  # type: ignore[override]
+        """The number of texts that were counted."""
+        return {"weighted_by": {"texts": self.frequencies.texts}}
+
+    def item(self, document: int) -> tuple[Words, Callable[[Words], dict[Words, float]]]:
+        """Return the tokens of a document, and `Frequencies.weights_of`, which remembers its last two texts."""
+        # A query is scored with many candidates in turn: the cache keeps the weights of its n-grams.
+        return self.ngrams.item(document), lru_cache(2)(self.frequencies.weights_of)
+
+    def key(self, document: int) -> Words:
+        """Return the tokens of a document."""
+        return self.ngrams.item(document)
 
     def arrays(self, metric: Metric, queries: Documents) -> WeightedCorpus:
-        """Return the arrays that the kernels read, with the weights that the queries determine."""
-        assert isinstance(queries, TranslatedQueries)
-        assert queries.weight is not None
-        return self.weighted(queries.weight)
+        """Return the arrays that the kernels read, with the weights that the queries determine.
+
+        An n-gram that no query has gets the weight of one that occurs in a single query.
+        """
+        assert isinstance(queries, WeightedIndex)
+        feature = self.ngrams.ids_of(queries.ngrams)
+        is_known = feature >= 0
+        weight = np.full(len(self.counted.gram), inverse_frequency(queries.counted.texts, 1))
+        weight[self.counted.gram[feature[is_known]]] = queries.weight[is_known]
+        return self.weighted(weight)
 
     def weighted(self, weight: np.ndarray) -> WeightedCorpus:
         """Return the arrays that the kernels read; `weight`, float64[V], has each n-gram's at its first feature."""
-        squares = np.empty((ORDERS, len(self.features.fwd_ptr) - 1))
-        square_weights(*read_only((self.features, self.in_corpus.gram)), weight * weight, squares)
+        squares = self._squares(weight)
         inverse = np.zeros(squares.shape, np.float32)
         inverse[squares > 0] = 1 / np.sqrt(squares[squares > 0])
         return WeightedCorpus(self.features, self.ngrams.buckets, squares, inverse)
 
-    def encode(self, reports: Reports) -> TranslatedQueries:
-        """Tokenize queries, look up their n-grams and weight them."""
+    def _squares(self, weight: np.ndarray) -> np.ndarray:
+        """Return the squared length of the weights of each order in each document: float64[ORDERS, D]."""
+        squares = np.empty((ORDERS, len(self.features.fwd_ptr) - 1))
+        square_weights(*read_only((self.features, self.counted.gram)), weight * weight, squares)
+        return squares
+
+    def encode(self, reports: Reports) -> Self:
+        """Tokenize queries and count their n-grams."""
         which, items, words, flat, ptr = distinct_sequences(reports.texts, "coco")
-        in_queries = Frequencies(index_sequences("queries", words, flat, ptr, which, ORDERS))
-        features = in_queries.index.features
-        n_features = np.diff(features.fwd_ptr)
-        query = np.repeat(np.arange(len(items)), n_features)
-        feature = self.ngrams.ids_of(in_queries.index)[features.fwd_id]
-        gram = in_queries.gram[features.fwd_id]
-        is_known = feature >= 0
-        weight = self.query_weight(in_queries, gram, feature)
-        squares = np.empty((ORDERS, len(items)))
-        square_weights(*read_only((features, in_queries.gram)), weight * weight, squares)
+        return self.join({"coco": replace(index_sequences("queries", words, flat, ptr, which, ORDERS), items=items)})
+
+    def translate(self, metric: Metric, queries: Documents) -> WeightedBatch:
+        """Look up the n-grams of queries and weight them."""
+        assert isinstance(queries, WeightedIndex)
+        asked, weight, squares = queries.features, queries.weight, queries._squares(queries.weight)
+        n_queries, n_features = len(asked.fwd_ptr) - 1, np.diff(asked.fwd_ptr)
+        query = np.repeat(np.arange(n_queries), n_features)
+        feature = self.ngrams.ids_of(queries.ngrams)[asked.fwd_id]
+        gram = queries.counted.gram[asked.fwd_id]
         # An entry is a distinct n-gram of a query; `entry` is the entry of each pair of a query and a feature.
         key = query * len(weight) + gram
         _, first, entry, times = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
         entry = entry.reshape(-1)
-        order = np.searchsorted(in_queries.index.family_ptr, gram[first], side="right") - 1
+        order = np.searchsorted(queries.ngrams.family_ptr, gram[first], side="right") - 1
         size = times * (weight[gram[first]] * weight[gram[first]])
-        counts = is_known & (size[entry] > 0)
+        counts = (feature >= 0) & (size[entry] > 0)
         entries = np.flatnonzero(np.bincount(entry[counts], minlength=len(first)))
-        batch = WeightedBatch(
-            offsets_of(np.bincount(query[first[entries]], minlength=len(items))),
+        return WeightedBatch(
+            offsets_of(np.bincount(query[first[entries]], minlength=n_queries)),
             offsets_of(np.bincount(entry[counts], minlength=len(first))[entries]),
             feature[counts][np.argsort(entry[counts], kind="stable")].astype(np.int32),
             order[entries],
             size[entries],
             times[entries] * size[entries] / squares[order[entries], query[first[entries]]],
             np.ascontiguousarray(squares.T),
-            np.diff(in_queries.index.sequence_ptr),
+            np.diff(queries.ngrams.sequence_ptr),
             # Rounding: two factors, their product, and a sum of as many terms as the query has features.
             np.array([1 + 2 * gamma(n + 8, FLOAT32) for n in n_features.tolist()]),
         )
-        corpus_weight = self.corpus_weight(in_queries, feature[is_known], gram[is_known])
-        rows = group_rows(which, len(items))
-        frequencies = self.frequencies(in_queries)
-
-        def weighted(words: Words) -> tuple[Words, Callable[[Words], dict[Words, float]]]:
-            """Return the tokens of a query, and `Frequencies.weights_of`, which remembers its last two texts."""
-            # A query is scored with many candidates in turn: the cache keeps the weights of its n-grams.
-            return words, lru_cache(2)(frequencies.weights_of)
-
-        settings = {"weighted_by": {"texts": frequencies.texts}}
-        return TranslatedQueries(*rows, Mapped(items, weighted), batch, weight=corpus_weight, settings=settings)
-
-    def frequencies(self, in_queries: Frequencies) -> Frequencies:
-        """Return the document frequencies from which weights are computed: here those in the queries."""
-        return in_queries
-
-    def query_weight(self, in_queries: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
-        """Return the weight of each n-gram of the queries, at its first feature in `in_queries`: float64[...].
-
-        `in_queries` has the document frequencies in the queries. For each feature of each query, `gram` has the n-gram,
-        as its first feature in `in_queries`, and `feature` the feature in the corpus, -1 if it lacks it: int64[n] each.
-        """
-        return in_queries.weight
-
-    def corpus_weight(self, in_queries: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
-        """Return the weight of each n-gram of the corpus, at its first feature: float64[V].
-
-        An n-gram that no query has gets the weight of one that occurs in a single query. The arguments are those of
-        `query_weight`, without the features that the corpus lacks.
-        """
-        weight = np.full(len(self.in_corpus.gram), inverse_frequency(in_queries.texts, 1))
-        weight[self.in_corpus.gram[feature]] = in_queries.weight[gram]
-        return weight
 
 
 @dataclass(frozen=True)
@@ -277,41 +275,33 @@ class CorpusWeightedIndex(WeightedIndex):
     """N-grams of a corpus, weighted by their document frequencies in the corpus."""
 
     # Document frequencies in another corpus, used in place of this index's own: the shard set that this index is
-    # a part of, or the training corpus by which predictions are scored.
+    # a part of, or the training corpus by which predictions are scored. Queries have those of their corpus.
     whole: Frequencies | None = None
 
+    @property
+    def frequencies(self) -> Frequencies:
+        """The document frequencies from which weights are computed: `whole`, or those in the corpus."""
+        return self.counted if self.whole is None else self.whole
+
     @cached_property
-    def _weight(self) -> np.ndarray:
-        """The weight of each n-gram of the corpus, at its first feature: float64[V]."""
+    def weight(self) -> np.ndarray:
+        """The weight of each n-gram, at its first feature: float64[V].
+
+        One that is in no text of `whole` has the weight of one in a single text.
+        """
         if self.whole is None:
-            return self.in_corpus.weight
-        return self.whole.weights_at(self.whole.index.ids_of(self.in_corpus.index)[self.in_corpus.gram])
+            return self.counted.weight
+        return self.whole.weights_at(self.whole.index.ids_of(self.counted.index)[self.counted.gram])
 
     @cached_property
     def _corpus(self) -> WeightedCorpus:
         """The arrays that the kernels read, with the weights of the corpus."""
-        return self.weighted(self._weight)
+        return self.weighted(self.weight)
+
+    def encode(self, reports: Reports) -> Self:
+        """Tokenize queries, whose n-grams have the weights of the corpus."""
+        return replace(super().encode(reports), whole=self.frequencies)
 
     def arrays(self, metric: Metric, queries: Documents) -> WeightedCorpus:
         """Return the arrays that the kernels read, for any metric and queries."""
         return self._corpus
-
-    def frequencies(self, in_queries: Frequencies) -> Frequencies:
-        """Return the document frequencies from which weights are computed: `whole`, or those in the corpus."""
-        return self.in_corpus if self.whole is None else self.whole
-
-    def query_weight(self, in_queries: Frequencies, gram: np.ndarray, feature: np.ndarray) -> np.ndarray:
-        """Return the weight of each n-gram of the queries by its document frequency in the corpus, or `whole`.
-
-        One that is in no text there has the weight of one in a single text.
-        """
-        frequencies = self.frequencies(in_queries)
-        if self.whole is not None:
-            feature = self.whole.index.ids_of(in_queries.index)[in_queries.index.features.fwd_id]
-        weight = np.full(len(in_queries.gram), inverse_frequency(frequencies.texts, 1))
-        weight[gram[feature >= 0]] = frequencies.weight[feature[feature >= 0]]
-        return weight
-
-    def corpus_weight(self, in_queries: Frequencies, feature: np.ndarray, gram: np.ndarray) -> np.ndarray:
-        """Return the weight of each n-gram of the corpus, which does not depend on the queries."""
-        return self._weight

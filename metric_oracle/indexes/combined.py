@@ -53,18 +53,6 @@ class CombinedDocuments(Documents):
         parts: dict[str, Any] = {name: part.own(rows) for name, part in self.parts.items()}
         return None if any(part is None for part in parts.values()) else self._queries(parts)
 
-    def encode_again(self, reports: Reports, encoded_before: Self, **settings: Any) -> Self:
-        """Return queries that another shard has encoded, `encoded_before`, encoded for each representation of this one.
-
-        Each gets the settings that it has.
-        """
-        return self._queries(
-            {
-                name: part.encode_again(reports, encoded_before.parts[name], **_of_part(name, settings))
-                for name, part in self.parts.items()
-            }
-        )
-
     def _queries(self, parts: dict[str, Any]) -> Self:
         """Return the combinations of queries that are encoded for each representation, by name."""
         return self._distinct_combinations(parts, [*parts])
@@ -84,6 +72,14 @@ class CombinedDocuments(Documents):
             own, document_of[name] = self.of_metric(one)
             parts[name] = own.arrays(one, queries.of_metric(one)[0])
         return Combined(parts, document_of, self.row_ptr, self.row_id)
+
+    def translate(self, metric: Metric, queries: Documents) -> Combined:
+        """Return the arrays of queries, each by the name of its metric."""
+        parts, document_of = {}, {}
+        for name, one in metric.metrics.items():
+            of_metric, document_of[name] = queries.of_metric(one)
+            parts[name] = self.of_metric(one)[0].translate(one, of_metric)
+        return Combined(parts, document_of, queries.row_ptr, queries.row_id)
 
     def of_metric(self, metric: Metric) -> tuple[Documents, np.ndarray]:
         """Return the documents of one of the representations, and which of them each combination contains."""

@@ -33,8 +33,9 @@ class Corpus(NamedTuple):
 class Documents:
     """The distinct documents of reports in one representation, numbered from 0, and the rows of each.
 
-    They are those of a corpus, whose rows are its reports, or of queries that the corpus encoded, whose rows are the
-    positions of the queries. What depends on the batch of queries, such as weights, belongs to the queries.
+    They are those of a corpus, whose rows are its reports, or of queries, whose rows are the positions of the queries.
+    Documents of queries are made once, and each shard of a set translates them into numbers of its own. What depends on
+    the batch of queries, such as weights, belongs to the queries.
 
     A representation is stored, with files of its own (`build`, `files` and `load`), or derived: made from others of the
     same index when it is first used (`join`).
@@ -49,8 +50,9 @@ class Documents:
     settings: Mapping[str, Any] = MappingProxyType({})  # of queries: what the signature records of their encoding
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
     row_id: np.ndarray  # int64[...], rows that have a document, ascending within a document
-    # The function that encodes queries, given as Reports that have what the representation is made of; its keyword
-    # arguments are the settings. It returns `Documents`, and raises InputError if the queries do not fit the corpus.
+    # The function that makes the documents of queries, given as Reports that have what the representation is made of;
+    # its keyword arguments are the settings. It raises InputError if the queries do not fit the corpus. All shards of a
+    # set can translate what one of them has made.
     encode: Callable[..., Any]
 
     @cached_property
@@ -92,28 +94,26 @@ class Documents:
         """Return what the manifest records, by name, in addition to the numbers of documents and rows."""
         return {}
 
-    def encode_again(self, reports: Reports, encoded_before: Any, **settings: Any) -> Any:
-        """Encode queries that another shard of the same set has encoded, and reuse what the shards share.
-
-        `encoded_before` has the encoded queries of that shard; None if another process encoded them, unless a model ran
-        for that. By default queries of the class of the corpus are returned as they are: nothing in them depends on it.
-        """
-        return encoded_before if isinstance(encoded_before, type(self)) else self.encode(reports, **settings)
-
     def own(self, rows: np.ndarray) -> Any:
-        """Return rows of this index, int64[Q], each of which has a document, as encoded queries.
+        """Return the documents of rows of this index, int64[Q], each of which has one, as those of queries.
 
-        They are the same as if their reports were encoded. None, as by default, if the reports have to be.
+        They have the scores of what `encode` makes of their reports. None, as by default, if these have to be encoded.
         """
         return None
 
     def arrays(self, metric: Metric, queries: "Documents") -> Any:
-        """Return what the kernels of a metric read, a named tuple of arrays by document.
+        """Return what the kernels of a metric read of a corpus, a named tuple of arrays by document.
 
-        `queries` are those with which the documents are scored: weights may depend on them. For the queries' own
-        arrays they are these documents themselves.
+        `queries` are those with which the documents are scored: weights may depend on them.
         """
         raise NotImplementedError
+
+    def translate(self, metric: Metric, queries: "Documents") -> Any:
+        """Return what the kernels of a metric read of queries, a named tuple of arrays by document.
+
+        Its numbers, such as ids of words, are those of this corpus. By default no number depends on the corpus.
+        """
+        return queries.arrays(metric, queries)
 
     def of_metric(self, metric: Metric) -> tuple["Documents", np.ndarray]:
         """Return the documents that a metric compares, and the number of the one in each of these: int[D].

@@ -5,7 +5,7 @@ numbers. Codes are short versions of the vectors; products of codes bound the co
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,9 +37,8 @@ class EmbeddingDocuments(VectorDocuments):
     vectors: np.ndarray  # float32[D, d], unit vectors
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
     row_id: np.ndarray  # int64[...], rows, ascending within a document
-    # What follows is None of a corpus until it has been saved and opened, and of the queries that it encodes till then.
-    # Codes are in blocks of documents of a corpus, float32[C, K, BLOCK], the last filled with zeros; those of queries
-    # are float32[D, K].
+    # What follows is None of queries, and of a corpus until it has been saved and opened. Codes are in blocks of
+    # documents, float32[C, K, BLOCK], the last filled with zeros.
     codes: Any = None
     basis: Any = None  # float32[d, m], principal directions, onto which vectors are projected to make codes
     measured: Any = None  # float64[3], errors of the codes and of the basis, see `kernels.cosine.cpu.UnitVectors`
@@ -56,7 +55,7 @@ class EmbeddingDocuments(VectorDocuments):
         return cls(kind, *_distinct_vectors(kind, corpus.reports))
 
     def encode(self, reports: Reports) -> "EmbeddingDocuments":
-        """Return the distinct unit vectors of the queries, with their codes if this index has been opened from files.
+        """Return the distinct unit vectors of the queries.
 
         Raise BackendError if their width is not that of the index.
         """
@@ -68,20 +67,19 @@ class EmbeddingDocuments(VectorDocuments):
                 width,
                 "Encode queries and corpus with one model.",
             )
-        return self._coded(EmbeddingDocuments(self.kind, *_distinct_vectors(self.kind, reports)))
+        return EmbeddingDocuments(self.kind, *_distinct_vectors(self.kind, reports))
 
-    def encode_again(
-        self, reports: Reports, encoded_before: "EmbeddingDocuments | None", **settings: Any
-    ) -> "EmbeddingDocuments":
-        """Make the codes of the queries by the directions of this index."""
-        return self.encode(reports) if encoded_before is None else self._coded(encoded_before)
+    def translate(self, metric: Metric, queries: Documents) -> UnitVectors:
+        """Return the vectors of queries, with codes by the directions of this index if it has been opened from files.
 
-    def _coded(self, queries: "EmbeddingDocuments") -> "EmbeddingDocuments":
-        """Return queries with codes by the directions of this index, if it has been opened from files."""
+        The codes are float32[Q, K].
+        """
+        assert isinstance(queries, EmbeddingDocuments)
+        arrays = queries.arrays(metric, queries)
         if self.basis is None:
-            return queries
+            return arrays
         codes, measured = make_codes(queries.vectors, self.basis)
-        return replace(queries, codes=codes, basis=self.basis, measured=np.array([self.measured[0], *measured]))
+        return arrays._replace(codes=codes, measured=np.array([self.measured[0], *measured]))
 
     def faiss(self) -> Any:
         """Return a faiss.IndexFlatIP over the vectors, whose inner products are cosines in float32.

@@ -4,8 +4,7 @@ It has posting lists (documents of each feature), forward lists (features of eac
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists
 from metric_oracle.indexes.store import check_ids, check_offsets, gathered
 from metric_oracle.kernels._overlap import Features, QueryFeatures
-from metric_oracle.records import Metric
 
 SHORTEST_SKIPPED = 4  # postings per length bucket that a list needs for a row in the skip table
 AT_ONCE = 1 << 26  # postings that are sorted in memory at once, 256 MiB
@@ -27,6 +25,9 @@ class FeatureDocuments(Documents):
     """Base of representations whose documents are sets of features."""
 
     features: Features  # posting lists, forward lists and rows, in the layout of the kernels over sets
+    # Of queries: the documents as the plain scorer takes them, made without the features, which it checks; None of a
+    # corpus.
+    items: Sequence[Any] | None = None
 
     @property
     def row_ptr(self) -> np.ndarray:  # type: ignore[override]
@@ -38,11 +39,15 @@ class FeatureDocuments(Documents):
         """Corpus rows, ascending within a document: int64[...]."""
         return self.features.row_id
 
-    def queries_of(self, documents: np.ndarray) -> QueryFeatures:
-        """Return documents, by their numbers int64[n] and in that order, as encoded queries of this corpus."""
-        sizes = np.ascontiguousarray(self.features.sizes.T[documents])
-        places = places_of_lists(self.features.fwd_ptr, documents)
-        return QueryFeatures(offsets_of(sizes), self.features.fwd_id[places], sizes)
+    def features_of(self, documents: np.ndarray, which: np.ndarray) -> Features:
+        """Return the features of some documents, by their numbers int64[n], without posting lists.
+
+        `which` has the place of each query's document among these: int64[Q].
+        """
+        features = self.features
+        fwd_ptr = offsets_of(np.diff(features.fwd_ptr)[documents])
+        fwd_id = features.fwd_id[places_of_lists(features.fwd_ptr, documents)]
+        return forward_lists(fwd_ptr, fwd_id, features.sizes[:, documents], which, 0)
 
 
 @dataclass(frozen=True)
@@ -57,35 +62,6 @@ class Mapped(Sequence[Any]):
 
     def __getitem__(self, place: Any) -> Any:
         return self.function(self.values[place])
-
-
-@dataclass(frozen=True)
-class TranslatedQueries(Documents):
-    """Distinct queries, whose features were looked up in the vocabulary of a corpus."""
-
-    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each document
-    row_id: np.ndarray  # int64[Q], queries, ascending within a document
-    items: Sequence[Any]  # the documents as the plain scorer takes them, made without the corpus
-    batch: Any  # the named tuple that the kernels read
-    # makes an index in memory of the queries, with all their features, also those that the corpus lacks; None for rows
-    # of the corpus, and where queries are encoded anew for each shard of a set
-    make_index: Callable[[], Any] | None = None
-    weight: np.ndarray | None = None  # float64[V], weights that the queries give to the features of the corpus
-    settings: dict[str, Any] = field(default_factory=dict)  # what the signature records
-
-    @cached_property
-    def query_index(self) -> Any:
-        """What `make_index` returns, made once."""
-        assert self.make_index is not None
-        return self.make_index()
-
-    def arrays(self, metric: Metric, queries: Documents) -> Any:
-        """Return the arrays that the kernels read, for any metric."""
-        return self.batch
-
-    def item(self, document: int) -> Any:
-        """Return a distinct query, by its number, as the plain scorer takes it."""
-        return self.items[document]
 
 
 def pack(document: np.ndarray, feature: np.ndarray, n_documents: int, family_ptr: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -242,13 +218,12 @@ def buckets_of(sort_key: np.ndarray, size_a: np.ndarray, size_b: np.ndarray, fin
     return np.stack([first, end, *ranges, finest_bucket[first], finest_bucket[end - 1] + 1], axis=1).astype(np.int64)
 
 
-def as_queries(features: Features, new_id: np.ndarray) -> QueryFeatures:
-    """Return the documents that have these features as queries of another corpus.
+def as_queries(features: Features, ids: np.ndarray) -> QueryFeatures:
+    """Return documents as queries of another corpus: their features, with the ids that they have in the corpus.
 
-    `new_id` has the id of each feature in the other corpus, -1 if it lacks the feature: int64[V].
+    `ids` has that of each of ``features.fwd_id``, -1 for a feature that the corpus lacks: int[P].
     """
     sizes = features.sizes.T.copy()
-    ids = new_id[features.fwd_id]
     is_known = ids >= 0
     ends = offsets_of(is_known)[offsets_of(sizes)]
     return QueryFeatures(ends, ids[is_known].astype(np.int32), sizes)
@@ -260,18 +235,3 @@ def lookup(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         return np.full(len(wanted), -1, np.int64)
     position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where((keys[position] == wanted) & (wanted >= 0), position, -1)
-
-
-def pack_queries(query: np.ndarray, feature: np.ndarray, sizes: np.ndarray, family_ptr: np.ndarray) -> QueryFeatures:
-    """Return (query, feature) pairs, int64[P] each and without repetition, in the layout of the kernels.
-
-    A feature is -1 if the corpus lacks it. `sizes` has the number of features of each family in each query, with those
-    that the corpus lacks: int32[Q, F]. `family_ptr` is as in `pack`.
-    """
-    is_known = feature >= 0
-    query, feature = query[is_known], feature[is_known]
-    n_families = len(family_ptr) - 1
-    slot = query * n_families + np.searchsorted(family_ptr, feature, side="right") - 1
-    order = np.argsort(slot, kind="stable")
-    ptr = offsets_of(np.bincount(slot, minlength=sizes.shape[0] * n_families))
-    return QueryFeatures(ptr, feature[order].astype(np.int32), np.ascontiguousarray(sizes, dtype=np.int32))

@@ -11,16 +11,14 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
-    Mapped,
-    TranslatedQueries,
     as_queries,
     buckets_of,
     check_features,
     invert,
     lookup,
 )
-from metric_oracle.indexes.lists import group_rows, numbered_anew, offsets_of, ranks_of
-from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, positions, ranked, renumbered
+from metric_oracle.indexes.lists import numbered_anew, offsets_of, ranks_of
+from metric_oracle.indexes.ngrams import NgramIndex, positions, ranked, renumbered
 from metric_oracle.kernels._build import distinct_lists, number_grams, reorder
 from metric_oracle.kernels._overlap import Features, SetBatch, SetCorpus
 from metric_oracle.kernels.contract import read_only
@@ -86,21 +84,17 @@ class GramSets(FeatureDocuments):
         """Return the n-grams of a document."""
         return grams_of(self.words.item(self.sequence_of[document]), self.order)
 
-    def encode(self, reports: Reports) -> TranslatedQueries:
-        """Collect the distinct sets of n-grams of the queries, and look up each distinct n-gram once."""
-        which, sequences, words, flat, ptr = distinct_sequences(reports.texts, "words")
-        asked = self.join({"words": index_queries(words, flat, ptr, 1)})
-        gram = word = self.words.ids_of_words(words)
-        for own_keys, keys in zip(self.gram_keys, asked.gram_keys, strict=True):
+    def encode(self, reports: Reports) -> "GramSets":
+        """Collect the distinct sets of n-grams of the queries."""
+        return self.join({"words": self.words.encode(reports)})
+
+    def translate(self, metric: Metric, queries: Documents) -> SetBatch:
+        """Return the sets of queries, with the numbers of this corpus; each distinct n-gram is looked up once."""
+        assert isinstance(queries, GramSets)
+        gram = word = self.words.ids_of_words(queries.words.words)
+        for own_keys, keys in zip(self.gram_keys, queries.gram_keys, strict=True):
             gram = lookup(own_keys, renumbered(keys, gram, word, len(self.words.vocabulary)))
-        rows = group_rows(asked.document_of_row[which], len(asked.sequence_of))
-
-        def item(sequence: int) -> frozenset[Gram]:
-            """Return the n-grams of a sequence of words, by its number."""
-            return grams_of(sequences[sequence], self.order)
-
-        batch = SetBatch(as_queries(asked.features, gram))
-        return TranslatedQueries(*rows, Mapped(asked.sequence_of, item), batch)
+        return SetBatch(as_queries(queries.features, gram[queries.features.fwd_id]))
 
 
 class WordSets(GramSets):

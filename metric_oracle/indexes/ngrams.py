@@ -6,13 +6,13 @@ number of clipped n-gram matches of two texts is then the size of a set intersec
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import count, repeat
 from pathlib import Path
 from string import ascii_lowercase, digits
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
     Mapped,
-    TranslatedQueries,
     as_queries,
     buckets_of,
     check_features,
@@ -31,7 +30,7 @@ from metric_oracle.indexes.features import (
     lookup,
     too_many_features,
 )
-from metric_oracle.indexes.lists import distinct_in_order, group_rows, offsets_of, places_of_lists, ranks_of
+from metric_oracle.indexes.lists import distinct_in_order, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import BATCH, Columns, Stored, Strings, check_ids, check_offsets, read_arrays, release
 from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, renumber, reorder
 from metric_oracle.kernels._overlap import Features, SequenceBatch, SequenceCorpus
@@ -101,7 +100,7 @@ ROLES = {kind: _roles(kind) for kind in TOKENIZERS}
 class NgramIndex(FeatureDocuments):
     """N-gram features of the distinct token sequences of a corpus, sorted by ascending length."""
 
-    kind: str  # a key of `TOKENIZERS`; another name, such as "stems", if the index encodes no queries
+    kind: str  # a key of `TOKENIZERS`; another name, such as "stems", if no query is tokenized for the index
     features: Features  # family n - 1 holds the n-grams of order n
     vocabulary: Sequence[str]  # words in code-point order; the id of a word is its position
     # int64[...], keys of the n-grams of order 2 and up, ascending within an order: id of the first n - 1 words *
@@ -115,6 +114,7 @@ class NgramIndex(FeatureDocuments):
     family_ptr: np.ndarray  # int64[max_order + 1], first feature id of each order, and the number of features
     sequence: np.ndarray  # int32[...], word ids of the documents, in the order of the text
     sequence_ptr: np.ndarray  # int64[D + 1], offsets of each document in `sequence`
+    items: Sequence[tuple[str, ...]] | None = None  # of queries: the tokens, see `FeatureDocuments`
     derived_files: ClassVar[tuple[str, ...]] = ("features.arrow",)
 
     @cached_property
@@ -139,30 +139,50 @@ class NgramIndex(FeatureDocuments):
 
     def item(self, document: int) -> tuple[str, ...]:
         """Return the tokens of a document."""
+        if self.items is not None:
+            return self.items[document]
         words = self.sequence[self.sequence_ptr[document] : self.sequence_ptr[document + 1]]
         return tuple(map(self.words.__getitem__, words.tolist()))
 
-    def encode(self, reports: Reports) -> "NgramQueries":
-        """Tokenize the queries."""
+    def encode(self, reports: Reports) -> "NgramIndex":
+        """Tokenize the queries. Their n-grams are indexed up to the order that a metric reads, see `up_to`."""
         which, items, words, flat, ptr = distinct_sequences(reports.texts, self.kind)
-        index_of = cache(partial(index_queries, words, flat, ptr))
-        return NgramQueries(*group_rows(which, len(items)), items, self, index_of)
+        return replace(without_grams(self.kind, words, flat, ptr, which), items=items)
 
-    def own(self, rows: np.ndarray) -> TranslatedQueries:
-        """Return the documents of the rows as encoded queries, without tokenizing their texts."""
+    def own(self, rows: np.ndarray) -> "NgramIndex":
+        """Return the documents of the rows, without tokenizing their texts."""
         documents, which = distinct_in_order(self.document_of_row[rows])
-        words = self.sequence[places_of_lists(self.sequence_ptr, documents)].astype(np.int64)
-        ptr = offsets_of(np.diff(self.sequence_ptr)[documents])
-        batch = SequenceBatch(self.queries_of(documents), words, ptr)
-        return TranslatedQueries(*group_rows(which, len(documents)), Mapped(documents, self.item), batch)
-
-    def encode_again(
-        self, reports: Reports, encoded_before: "NgramQueries | TranslatedQueries | None", **settings: Any
-    ) -> "NgramQueries":
-        """Return tokenized queries as those of this shard; rows of another shard are encoded anew."""
-        return (
-            replace(encoded_before, corpus=self) if isinstance(encoded_before, NgramQueries) else self.encode(reports)
+        return replace(
+            self,
+            features=self.features_of(documents, which),
+            sequence=self.sequence[places_of_lists(self.sequence_ptr, documents)],
+            sequence_ptr=offsets_of(np.diff(self.sequence_ptr)[documents]),
+            items=Mapped(documents, self.item),
         )
+
+    def translate(self, metric: Metric, queries: Documents) -> SequenceBatch:
+        """Return the arrays of queries, with their n-grams up to the greatest order that the metric reads."""
+        assert isinstance(queries, NgramIndex)
+        asked = queries.up_to(_greatest_order(metric))
+        ids, words = asked.features.fwd_id, asked.sequence.astype(np.int64)
+        if asked.family_ptr is not self.family_ptr:  # else they are rows of this corpus, see `own`
+            ids, words = self.ids_of(asked)[ids], self.ids_of_words(asked.words)[words]
+        return SequenceBatch(as_queries(asked.features, ids), words, asked.sequence_ptr)
+
+    def up_to(self, order: int) -> "NgramIndex":
+        """Return the documents with n-grams of up to `order` words: themselves if they have them, else indexed once."""
+        if order < len(self.family_ptr):
+            return self
+        if order not in self._of_order:
+            self._of_order[order] = index_queries(
+                self.vocabulary, self.sequence, self.sequence_ptr, self.document_of_row, order
+            )
+        return self._of_order[order]
+
+    @cached_property
+    def _of_order(self) -> dict[int, "NgramIndex"]:
+        """What `up_to` has indexed so far."""
+        return {}
 
     def ids_of_words(self, words: Sequence[str]) -> np.ndarray:
         """Return the id in this index of each word, -1 if the index lacks it: int64[W]."""
@@ -203,7 +223,7 @@ class NgramIndex(FeatureDocuments):
 
     def files(self) -> Iterator[tuple[str, Columns]]:
         """Yield all arrays as one file."""
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("kind", "features")}
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("kind", "features", "items")}
         yield "features.arrow", {**self.features._asdict(), **arrays}
 
     @classmethod
@@ -228,27 +248,6 @@ class NgramIndex(FeatureDocuments):
             n_grams = n_features - len(repeats)
             check_ids(repeats, n_grams << 32)
         return opened
-
-
-@dataclass(frozen=True)
-class NgramQueries(Documents):
-    """Distinct token sequences of queries. Their n-grams are looked up in a corpus, up to the order a metric reads."""
-
-    row_ptr: np.ndarray  # int64[n + 1], offsets of the queries of each sequence
-    row_id: np.ndarray  # int64[Q], queries, ascending within a sequence
-    items: Sequence[tuple[str, ...]]  # the sequences
-    corpus: NgramIndex  # or a shard of it
-    index_of: Callable[[int], NgramIndex]  # an index in memory of the n-grams up to an order; all shards share it
-
-    def arrays(self, metric: Metric, queries: Documents) -> SequenceBatch:
-        """Return the arrays that the kernels of a metric read."""
-        index = self.index_of(_greatest_order(metric))
-        words = self.corpus.ids_of_words(index.words)[index.sequence]
-        return SequenceBatch(as_queries(index.features, self.corpus.ids_of(index)), words, index.sequence_ptr)
-
-    def item(self, document: int) -> tuple[str, ...]:
-        """Return the tokens of a sequence."""
-        return self.items[document]
 
 
 def _greatest_order(metric: Metric) -> int:
@@ -279,13 +278,13 @@ def distinct_sequences(texts: Sequence[str], kind: str) -> tuple[np.ndarray, Map
     words, flat, ptr = number_tokens(distinct, kind)
     which, first = distinct_lists(ptr, flat)
     ptr, flat = reorder(ptr, flat, first)
-    tokenize = TOKENIZERS[kind]
+    items = Mapped([distinct[i] for i in first.tolist()], partial(_tokens_of, kind))
+    return which[of_text], items, words, flat, ptr
 
-    def tokens_of(text: str) -> tuple[str, ...]:
-        """Return the tokens of a text, cut by plain Python: only the plain scorer reads them."""
-        return tuple(tokenize(text))
 
-    return which[of_text], Mapped([distinct[i] for i in first.tolist()], tokens_of), words, flat, ptr
+def _tokens_of(kind: str, text: str) -> tuple[str, ...]:
+    """Return the tokens of a text, cut by plain Python: only the plain scorer reads them."""
+    return tuple(TOKENIZERS[kind](text))
 
 
 def renumbered(keys: np.ndarray, new_gram: np.ndarray, new_word: np.ndarray, n_words: int) -> np.ndarray:
@@ -439,6 +438,17 @@ def index_sequences(
     )
 
 
-def index_queries(words: Sequence[str], word_ids: np.ndarray, ptr: np.ndarray, max_order: int) -> NgramIndex:
-    """Index the n-grams of queries, a token sequence each, without posting lists; see `index_sequences`."""
-    return index_sequences("queries", words, word_ids, ptr, np.arange(len(ptr) - 1), max_order, is_searched=False)
+def index_queries(
+    words: Sequence[str], word_ids: np.ndarray, ptr: np.ndarray, document_of_row: np.ndarray, max_order: int
+) -> NgramIndex:
+    """Index the n-grams of queries without posting lists; see `index_sequences`."""
+    return index_sequences("queries", words, word_ids, ptr, document_of_row, max_order, is_searched=False)
+
+
+def without_grams(
+    kind: str, words: Sequence[str], word_ids: np.ndarray, ptr: np.ndarray, document_of_row: np.ndarray
+) -> NgramIndex:
+    """Return distinct token sequences without any n-gram, which are indexed when they are asked for: see `up_to`."""
+    n, empty, zero = len(ptr) - 1, np.empty(0, np.int64), np.zeros(1, np.int64)
+    features = forward_lists(np.zeros(n + 1, np.int64), empty, np.empty((0, n), np.int32), document_of_row, 0)
+    return NgramIndex(kind, features, words, empty, zero, empty, zero, zero, word_ids, ptr)

@@ -27,7 +27,6 @@ from metric_oracle.indexes.contract import Corpus, Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
     Mapped,
-    TranslatedQueries,
     as_queries,
     buckets_of,
     check_features,
@@ -36,13 +35,12 @@ from metric_oracle.indexes.features import (
     load_features,
     lookup,
     pack,
-    pack_queries,
 )
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
-from metric_oracle.indexes.lists import distinct_in_order, group_rows, numbered_anew, offsets_of, ranks_of
+from metric_oracle.indexes.lists import distinct_in_order, numbered_anew, offsets_of, ranks_of
 from metric_oracle.indexes.store import Columns, Stored, Strings, check_ids, check_offsets, read_arrays
 from metric_oracle.kernels._build import distinct_lists, reorder
-from metric_oracle.kernels._overlap import Features, QueryFeatures, SetBatch, SetCorpus
+from metric_oracle.kernels._overlap import Features, SetBatch, SetCorpus
 from metric_oracle.records import Metric
 
 FAMILIES = ("entities", "relations", "partial", "complete")
@@ -71,6 +69,7 @@ class GraphIndex(FeatureDocuments):
     schema: str  # label schema, such as "radgraph" or "radgraph-xl"
     # Number of relations left out because their target is missing. Set while building; later the manifest has it.
     n_dangling: int = 0
+    items: Sequence[Graph] | None = None  # of queries, see `FeatureDocuments`
     data_files: ClassVar[tuple[str, ...]] = ("graphs.arrow",)
     derived_files: ClassVar[tuple[str, ...]] = ("postings.arrow",)
     empty: ClassVar[Graph] = Graph(*(frozenset() for _ in FAMILIES))
@@ -106,6 +105,8 @@ class GraphIndex(FeatureDocuments):
 
     def item(self, document: int) -> Graph:
         """Return the sets of a document."""
+        if self.items is not None:
+            return self.items[document]
         ids = self.features.fwd_id[self.features.fwd_ptr[document] : self.features.fwd_ptr[document + 1]]
         family = np.searchsorted(self.family_ptr, ids, side="right") - 1
         keys = self.keys[ids]
@@ -131,54 +132,12 @@ class GraphIndex(FeatureDocuments):
         key >>= 1
         return (*self._entity(key >> 28), types[key >> 24 & 15], tokens[key & (1 << 24) - 1])
 
-    def encode(self, reports: Reports) -> TranslatedQueries:
-        """Look up the features of the queries' graphs; every query must have a graph."""
-        graphs, graph_of_row = self.graphs_of(reports)
-        queries = self._look_up(graphs, graph_of_row)
-        # Queries with the same sizes and the same features of the corpus have the same results.
-        bounds = queries.ptr[:: len(FAMILIES)].copy()
-        seen: dict[bytes, int] = {}
-        which = np.fromiter(
-            (
-                seen.setdefault(queries.sizes[q].tobytes() + queries.id[begin:end].tobytes(), len(seen))
-                for q, (begin, end) in enumerate(pairwise(bounds.tolist()))
-            ),
-            np.int64,
-            len(queries.sizes),
-        )
-        example = np.unique(which, return_index=True)[1]
-        lengths = np.diff(queries.ptr).reshape(-1, len(FAMILIES))[example]
-        distinct = QueryFeatures(offsets_of(lengths), reorder(bounds, queries.id, example)[1], queries.sizes[example])
-        return _translated(group_rows(which, len(example)), graphs, graph_of_row, example, distinct)
+    def encode(self, reports: Reports) -> "GraphIndex":
+        """Collect the features of the queries' graphs; every query must have a graph.
 
-    def own(self, rows: np.ndarray) -> TranslatedQueries:
-        """Return the documents of the rows as encoded queries, without packing the features of their graphs."""
-        documents, which = distinct_in_order(self.document_of_row[rows])
-        batch = SetBatch(self.queries_of(documents))
-        return TranslatedQueries(*group_rows(which, len(documents)), Mapped(documents, self.item), batch)
-
-    def encode_again(
-        self, reports: Reports, encoded_before: TranslatedQueries | None, **settings: Any
-    ) -> TranslatedQueries:
-        """Look up each distinct feature of the queries once; encode them if that takes an index which nothing makes."""
-        if encoded_before is None or encoded_before.make_index is None:
-            return self.encode(reports)
-        query_index = encoded_before.query_index
-        example = query_index.row_id[query_index.row_ptr[:-1]]
-        queries = as_queries(query_index.features, self.ids_of(query_index))
-        rows = query_index.row_ptr, query_index.row_id
-        return _translated(rows, *self.graphs_of(reports), example, queries)
-
-    def graphs_of(self, reports: Reports) -> tuple[GraphTable, np.ndarray]:
-        """Return the graphs of reports, with the tokens in the form that is compared, and which each report has."""
-        graphs, graph_of_row = reports.attached["radgraph"].both
-        return self.as_compared(graphs), graph_of_row
-
-    def _look_up(self, graphs: GraphTable, graph_of_query: np.ndarray) -> QueryFeatures:
-        """Return the features of each query's graph, whose place in the table is in `graph_of_query`: int64[Q].
-
-        Equal graphs are not merged. Raise InputError if the graphs have another label schema than the index.
+        Raise InputError if the graphs have another label schema than the index.
         """
+        graphs, graph_of_row = self.graphs_of(reports)
         if graphs.schema != self.schema and len(graphs.labels):
             raise InputError(
                 "the queries' graphs",
@@ -186,15 +145,25 @@ class GraphIndex(FeatureDocuments):
                 repr(graphs.schema),
                 "Annotate both with one RadGraph model.",
             )
-        queries, features = [], []
-        sizes = np.zeros((len(graph_of_query), len(FAMILIES)), np.int64)
-        for f, (graph, key) in enumerate(pack_keys(graphs, graph_of_query, *self.numbers)):
-            begin, end = self.family_ptr[f], self.family_ptr[f + 1]
-            position = lookup(self.keys[begin:end], key)
-            queries.append(graph)
-            features.append(np.where(position >= 0, position + begin, -1))
-            sizes[:, f] = np.bincount(graph, minlength=len(graph_of_query))
-        return pack_queries(np.concatenate(queries), np.concatenate(features), sizes, self.family_ptr)
+        return index_queries(graphs, graph_of_row)
+
+    def own(self, rows: np.ndarray) -> Self:
+        """Return the documents of the rows, without packing the features of their graphs."""
+        documents, which = distinct_in_order(self.document_of_row[rows])
+        return replace(self, features=self.features_of(documents, which), items=Mapped(documents, self.item))
+
+    def translate(self, metric: Metric, queries: Documents) -> SetBatch:
+        """Return the sets of queries, with the numbers of this corpus; each distinct feature is looked up once."""
+        assert isinstance(queries, GraphIndex)
+        ids = queries.features.fwd_id
+        if queries.family_ptr is not self.family_ptr:  # else they are rows of this corpus, see `own`
+            ids = self.ids_of(queries)[ids]
+        return SetBatch(as_queries(queries.features, ids))
+
+    def graphs_of(self, reports: Reports) -> tuple[GraphTable, np.ndarray]:
+        """Return the graphs of reports, with the tokens in the form that is compared, and which each report has."""
+        graphs, graph_of_row = reports.attached["radgraph"].both
+        return self.as_compared(graphs), graph_of_row
 
     def ids_of(self, other: "GraphIndex") -> np.ndarray:
         """Return the id in this index of each feature of another index, -1 if this index lacks it: int64[V]."""
@@ -297,23 +266,6 @@ class GraphIndex(FeatureDocuments):
         return cls(indexed_features, *strings, np.concatenate(keys), family_ptr, schema, n_dangling)
 
 
-def _translated(
-    rows: tuple[np.ndarray, np.ndarray],
-    graphs: GraphTable,
-    graph_of_query: np.ndarray,
-    example: np.ndarray,
-    queries: QueryFeatures,
-) -> TranslatedQueries:
-    """Return distinct graphs of queries with their features, `queries`; `rows` are `row_ptr` and `row_id`.
-
-    `graphs` has the tokens in the form that is compared, `graph_of_query` the place of each query's graph in it, and
-    `example` a query that has each distinct graph. Graphs of equal sizes that differ only in features that the corpus
-    lacks are one.
-    """
-    items = Mapped(graph_of_query[example], partial(spell_graph, graphs))
-    return TranslatedQueries(*rows, items, SetBatch(queries), partial(build_graphs, graphs, graph_of_query))
-
-
 def spell_graph(graphs: GraphTable, g: int) -> Graph:
     """Return the sets of the graph at position `g` of the table, made from its entities and relations."""
     begin, end = graphs.entity_ptr[g], graphs.entity_ptr[g + 1]
@@ -370,6 +322,42 @@ def build_graphs(
     pairs = pack_keys(graphs, used, token, label, kind, families)
     return GraphIndex._of_features(
         pairs, len(used), used_of_row, strings, graphs.schema, graphs.n_dangling, is_searched=is_searched
+    )
+
+
+def index_queries(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
+    """Return the graphs of queries without posting lists; `graph_of_row` has the position of each query's graph.
+
+    A feature has another id in each graph: to look up all of them takes less time than to find the distinct ones.
+    """
+    used, graph_of_row = np.unique(graph_of_row, return_inverse=True)
+    if len(used) < len(graphs.keys):
+        graphs = graphs.take(used)
+    tokens = sorted({*graphs.tokens, *(token.lower() for token in graphs.tokens)})
+    strings = tokens, sorted(graphs.labels), sorted(graphs.relation_types)
+    token, label, kind = (numbered(vocabulary) for vocabulary in strings)
+    graph, key = zip(*pack_keys(graphs, np.arange(len(used)), token, label, kind), strict=True)
+    sizes = np.stack([np.bincount(of_family, minlength=len(used)) for of_family in graph]).astype(np.int32)
+    keys, by_graph = np.concatenate(key), np.argsort(np.concatenate(graph), kind="stable").astype(np.int32)
+    fwd_ptr, sorted_keys = offsets_of(sizes.sum(axis=0)), keys[by_graph]
+    seen: dict[bytes, int] = {}
+    which = np.fromiter(
+        (
+            seen.setdefault(sizes[:, g].tobytes() + sorted_keys[begin:end].tobytes(), len(seen))
+            for g, (begin, end) in enumerate(pairwise(fwd_ptr.tolist()))
+        ),
+        np.int64,
+        len(used),
+    )
+    example = np.unique(which, return_index=True)[1]
+    fwd_ptr, fwd_id = reorder(fwd_ptr, by_graph, example)
+    return GraphIndex(
+        forward_lists(fwd_ptr, fwd_id, sizes[:, example], which[graph_of_row], 0),
+        *strings,
+        keys,
+        offsets_of(np.array([len(of_family) for of_family in key])),
+        graphs.schema,
+        items=Mapped(example, partial(spell_graph, graphs)),
     )
 
 

@@ -79,30 +79,37 @@ class SentenceDocuments(TokenDocuments):
         """
         attachment = reports.attached["sentences"]
         width, corpus_width = attachment.values.vectors.shape[1], self.states.shape[1]
-        if width != corpus_width and len(attachment.values.vectors) and self.counts()["sentences"]:
-            raise InputError(
-                "sentence vectors",
-                f"must have the index's width {corpus_width}",
-                width,
-                "Encode queries and corpus with one model.",
-            )
+        if len(attachment.values.vectors) and self._has_sentences:
+            _check_width(width, corpus_width)
         vectors, ptr, which = _distinct_sets(attachment, corpus_width)
         return SentenceDocuments(vectors, ptr, *group_rows(which, len(ptr) - 1))
 
-    def encode_again(self, reports: Reports, encoded_before: Any, **settings: Any) -> "SentenceDocuments":
-        """Encode the queries anew: if they have no sentences, their vectors have the width of this index."""
-        return self.encode(reports)
-
-    def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus | TokenBatch:
+    def arrays(self, metric: Metric, queries: Documents) -> TokenCorpus:
         """Return the arrays that the kernels read, in the width of the queries if the index has no sentences."""
-        if self.screens is None:
-            return TokenBatch(self.states, self.ptr, self.ids.astype(np.float64), None)
         assert isinstance(queries, SentenceDocuments)
         width = queries.states.shape[1]
-        if width != self.states.shape[1]:  # the index has no sentences: its vectors only stand for empty reports
+        if width != self.states.shape[1] and not self._has_sentences:  # its vectors only stand for empty reports
             vectors = _any_vectors(len(self.states), width)
             return replace(self, states=vectors, screens=_screens(vectors, self.ptr))._corpus
         return self._corpus
+
+    def translate(self, metric: Metric, queries: Documents) -> TokenBatch:
+        """Return the arrays of queries, in the width of the index if they have no sentences and it has.
+
+        Raise InputError if both have sentences whose vectors differ in width.
+        """
+        assert isinstance(queries, SentenceDocuments)
+        states, width = queries.states, self.states.shape[1]
+        if states.shape[1] != width and self._has_sentences:
+            if queries._has_sentences:
+                _check_width(states.shape[1], width)
+            states = _any_vectors(len(states), width)
+        return TokenBatch(states, queries.ptr, queries.ids.astype(np.float64), None)
+
+    @cached_property
+    def _has_sentences(self) -> bool:
+        """Whether a report has a sentence; otherwise all vectors are any."""
+        return self.counts()["sentences"] > 0
 
     @cached_property
     def _corpus(self) -> TokenCorpus:
@@ -142,6 +149,17 @@ class SentenceDocuments(TokenDocuments):
         ids = [str(document) for document in range(len(self.ptr) - 1)]
         ptr = self.ptr - COPIES * np.arange(len(self.ptr))
         return SentenceTable(ids, ptr, self.states[self.ids > 0])
+
+
+def _check_width(width: int, corpus_width: int) -> None:
+    """Raise InputError unless the sentence vectors of queries have the width of those of a corpus."""
+    if width != corpus_width:
+        raise InputError(
+            "sentence vectors",
+            f"must have the index's width {corpus_width}",
+            width,
+            "Encode queries and corpus with one model.",
+        )
 
 
 def _distinct_sets(attachment: Attachment, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

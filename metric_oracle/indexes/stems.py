@@ -1,9 +1,9 @@
 """Representation of METEOR: the stems of words and their synonyms, made from the n-grams that an index stores."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 from metric_oracle.base.errors import BackendError, not_installed
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
-from metric_oracle.indexes.features import FeatureDocuments, Mapped, TranslatedQueries, as_queries
-from metric_oracle.indexes.lists import group_rows, offsets_of, places_of_lists
-from metric_oracle.indexes.ngrams import NgramIndex, distinct_sequences, index_queries, index_sequences, positions
+from metric_oracle.indexes.features import FeatureDocuments, as_queries
+from metric_oracle.indexes.lists import offsets_of, places_of_lists
+from metric_oracle.indexes.ngrams import NgramIndex, index_queries, index_sequences, positions, without_grams
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.meteor.cpu import DocumentWords, StemBatch, StemCorpus
 from metric_oracle.records import Metric
@@ -68,14 +68,17 @@ class StemIndex(FeatureDocuments):
     def join(cls, parts: dict[str, Any]) -> "StemIndex":
         """Stem the vocabulary of the stored n-grams, `parts["ngrams"]`, and index their sequences of stems."""
         ngrams: NgramIndex = parts["ngrams"]
-        of_word = list(map(stemmer(), ngrams.words))
+        return cls._of_words(ngrams, list(map(stemmer(), ngrams.words)))
+
+    @classmethod
+    def _of_words(cls, ngrams: NgramIndex, of_word: Sequence[str], *, is_searched: bool = True) -> "StemIndex":
+        """Index the stems of token sequences, or only name them; `of_word` has the stem of each word."""
         vocabulary = sorted(set(of_word))
         number = {stem: i for i, stem in enumerate(vocabulary)}
         stem = np.fromiter(map(number.__getitem__, of_word), np.int32, len(of_word))
-        flat = stem[ngrams.sequence]
-        return cls(
-            ngrams, index_sequences("stems", vocabulary, flat, ngrams.sequence_ptr, ngrams.document_of_row, 1), stem
-        )
+        sequences = vocabulary, stem[ngrams.sequence], ngrams.sequence_ptr, ngrams.document_of_row
+        make = partial(index_sequences, max_order=1) if is_searched else without_grams
+        return cls(ngrams, make("stems", *sequences), stem)
 
     @property
     def features(self) -> Features:  # type: ignore[override]
@@ -112,23 +115,27 @@ class StemIndex(FeatureDocuments):
         return StemCorpus(self.features, self.ngrams.buckets, texts, len(self.stems.vocabulary))
 
     def item(self, document: int) -> tuple[Token, ...]:
-        """Return the tokens of a document: words with their stems and synonyms."""
-        words, stems = self.ngrams.words, self.stems.words
-        numbers = self.ngrams.sequence[
-            self.ngrams.sequence_ptr[document] : self.ngrams.sequence_ptr[document + 1]
-        ].tolist()
-        return tuple(self._token(words[word], stems[self.stem[word]]) for word in numbers)
+        """Return the tokens of a document: words with their stems, and of a corpus with synonyms."""
+        return tuple(map(self._token, self.ngrams.item(document)))
 
-    def _token(self, word: str, stem: str) -> Token:
+    def _token(self, word: str) -> Token:
         """Return a word with its stem and its synonyms."""
+        stem = self.stems.words[self.stem[self.ngrams.word_id[word]]]
         return word, stem, self._synonyms_of.get(stem, frozenset())
 
-    def encode(self, reports: Reports) -> TranslatedQueries:
-        """Tokenize and stem the queries, and look up the stems of the corpus that their words can match."""
-        which, items, words, flat, ptr = distinct_sequences(reports.texts, "ngrams")
-        word_id = self.ngrams.ids_of_words(words)
-        stem_ids, stem = np.append(self.stem, -1)[word_id].tolist(), stemmer()
-        stems = [stem(word) if i < 0 else self.stems.words[i] for word, i in zip(words, stem_ids, strict=True)]
+    def encode(self, reports: Reports) -> "StemIndex":
+        """Tokenize and stem the queries, whose synonyms no metric reads; the corpus has the stems of its words."""
+        ngrams = self.ngrams.encode(reports)
+        known, stem = np.append(self.stem, -1)[self.ngrams.ids_of_words(ngrams.words)].tolist(), stemmer()
+        of_word = [stem(word) if i < 0 else self.stems.words[i] for word, i in zip(ngrams.words, known, strict=True)]
+        return StemIndex._of_words(ngrams, of_word, is_searched=False)
+
+    def translate(self, metric: Metric, queries: Documents) -> StemBatch:
+        """Return the words of queries, and the stems of the corpus that they can match."""
+        assert isinstance(queries, StemIndex)
+        flat, ptr = queries.ngrams.sequence, queries.ngrams.sequence_ptr
+        word_id = self.ngrams.ids_of_words(queries.ngrams.words)
+        stems = [queries.stems.words[i] for i in queries.stem.tolist()]
         others = [self._stems_with_synonym.get(stem_of_word, ()) for stem_of_word in stems]
         vocabulary = sorted({*stems, *chain.from_iterable(others)})
         number = {stem: i for i, stem in enumerate(vocabulary)}.__getitem__
@@ -142,25 +149,17 @@ class StemIndex(FeatureDocuments):
         by_text = np.argsort(texts, kind="stable")
         reach = np.concatenate([numbers[flat], other[places_of_lists(other_ptr, flat)]])[by_text]
         reach_at = np.concatenate([place, np.repeat(place, n_others[flat])])[by_text] - ptr[texts[by_text]]
-        reach_ptr = offsets_of(np.bincount(texts, minlength=len(items)))
-        index = index_queries(vocabulary, reach, reach_ptr, 1)
-        queries = as_queries(index.features, self.stems.ids_of(index))
-        lengths = np.diff(ptr).astype(np.int32)[:, None]
-        batch = StemBatch(
-            queries._replace(sizes=lengths),
+        reach_ptr = offsets_of(np.bincount(texts, minlength=len(ptr) - 1))
+        index = index_queries(vocabulary, reach, reach_ptr, np.arange(len(ptr) - 1), 1)
+        stems_of = as_queries(index.features, self.stems.ids_of(index)[index.features.fwd_id])
+        return StemBatch(
+            stems_of._replace(sizes=np.diff(ptr).astype(np.int32)[:, None]),
             word_id[flat],
             ptr,
             self.stems.ids_of_words(vocabulary)[reach],
             reach_at,
             reach_ptr,
         )
-        token = dict(zip(words, map(self._token, words, stems), strict=True))
-
-        def tokens_of(sequence: tuple[str, ...]) -> tuple[Token, ...]:
-            """Return the tokens of a sequence of words: words with their stems and synonyms."""
-            return tuple(map(token.__getitem__, sequence))
-
-        return TranslatedQueries(*group_rows(which, len(items)), Mapped(items, tokens_of), batch)
 
 
 class SynonymIndex(StemIndex):

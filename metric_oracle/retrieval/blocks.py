@@ -36,7 +36,7 @@ def answer_blocks(
     least distance between a bound and a score.
     """
     ((corpus, batch),) = pairs.arrays
-    n, n_queries, threads = len(pairs.parts[0].place), len(pairs.which), options.threads or n_threads()
+    n, n_queries, threads = len(pairs.encoded.row_ptr) - 1, len(pairs.which), options.threads or n_threads()
     limit = None if options.max_memory is None else MemoryLimit(options.max_memory, threads)
     sizes = (n, n) if kernel.capabilities.batched else (BLOCK, MOST_BLOCK) if limit is None else (LEAST_BLOCK,) * 2
     blocks = [

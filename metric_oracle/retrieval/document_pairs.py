@@ -25,12 +25,11 @@ CHECKED = 100  # pairs, evenly spread, that the plain scorer scores again; `veri
 
 
 class Part(NamedTuple):
-    """The documents of a shard that are compared, or of the only index, and the queries encoded for it."""
+    """The documents of a shard that are compared, or of the only index, and the queries."""
 
     shard: Index
     representation: Documents
-    encoded: Documents
-    place: np.ndarray  # int64[n], number of each distinct query among the distinct queries of this part
+    encoded: Documents  # the same for all shards of a set: `representation` translates them
 
 
 @dataclass(frozen=True)
@@ -39,28 +38,24 @@ class Pairs:
 
     metric: Metric
     parts: list[Part]  # those with rows that can be scored; if there is none, the first
-    which: np.ndarray  # int64[Q], distinct query of each query; queries that differ for one part are distinct
     # Score and components of the plain scorer by distinct query and document, each computed once.
     plain_scores: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, index: Index, metric: Metric, queries: Reports, settings: Mapping[str, Any]) -> "Pairs":
-        """Encode queries for each shard of an index; models run only once.
+        """Encode queries for an index, or once for all shards of a set, see `batches`."""
+        shards = compared(index, metric)
+        return cls(metric, [*batches(shards, metric, queries, settings, is_only=len(shards) == 1)])
 
-        Queries that are all rows of the first shard are taken from what it stores of them.
-        """
-        parts = [*batches(compared(index, metric), metric, queries, settings)]
-        if len(parts) == 1:
-            return cls.of_part(metric, parts[0])
-        columns = np.stack([part.encoded.document_of_row for part in parts], axis=1)
-        distinct, which = np.unique(columns, axis=0, return_inverse=True)
-        parts = [part._replace(place=place) for part, place in zip(parts, distinct.T, strict=True)]
-        return cls(metric, parts, which.reshape(-1))
+    @property
+    def encoded(self) -> Documents:
+        """The queries."""
+        return self.parts[0].encoded
 
-    @classmethod
-    def of_part(cls, metric: Metric, part: Part) -> "Pairs":
-        """Return the pairs of the queries with the documents of one part."""
-        return cls(metric, [part], part.encoded.document_of_row)
+    @property
+    def which(self) -> np.ndarray:
+        """The distinct query of each query: int64[Q]."""
+        return self.encoded.document_of_row
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -102,7 +97,7 @@ class Pairs:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings of the encoded queries, which a signature records."""
-        return dict(self.parts[0].encoded.settings)
+        return dict(self.encoded.settings)
 
     def _part_of(self, document: int) -> tuple[Part, int]:
         """Return the part that has a document, and the document's number in it."""
@@ -170,12 +165,12 @@ class Pairs:
         Queries and documents, int64[n] each, are numbered as in the part.
         """
         if len(self.parts) == 1:
-            yield self.arrays[0], slice(None), self.parts[0].place[query], document
+            yield self.arrays[0], slice(None), query, document
             return
         of_part = np.searchsorted(self.document_ptr, document, side="right") - 1
         for i in np.unique(of_part).tolist():
             some = np.flatnonzero(of_part == i)
-            yield self.arrays[i], some, self.parts[i].place[query[some]], document[some] - self.document_ptr[i]
+            yield self.arrays[i], some, query[some], document[some] - self.document_ptr[i]
 
     def scan(self, query_numbers: Sequence[int], documents: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Yield the scores of all documents with each of the chosen distinct queries, within `error`: float64[D].
@@ -183,9 +178,8 @@ class Pairs:
         With `documents`, int64[n] ascending, these alone are scored: float64[n]. An array may be overwritten by the
         next.
         """
-        streams = []
-        for i, part in enumerate(self.parts):
-            queries = part.place[list(query_numbers)].tolist()
+        streams, queries = [], list(query_numbers)
+        for i in range(len(self.parts)):
             if documents is None:
                 streams.append(self.kernel.score_all(*self.arrays[i], queries))
                 continue
@@ -203,7 +197,7 @@ class Pairs:
     def items(self, query: int, document: int) -> tuple[Any, Any]:
         """Return a document and a distinct query as candidate and reference for the plain scorer."""
         part, own = self._part_of(document)
-        return part.representation.item(own), part.encoded.item(int(part.place[query]))
+        return part.representation.item(own), self.encoded.item(query)
 
     def plain(self, query: int, document: int) -> tuple[float, dict[str, Any]]:
         """Return the plain scorer's score and components of a distinct query and a document."""
@@ -251,18 +245,21 @@ def batches(
     queries: Reports,
     settings: Mapping[str, Any],
     encoded: Documents | None = None,
+    *,
+    is_only: bool,
 ) -> Iterator[Part]:
-    """Encode queries for one shard after another, each given with its representation.
+    """Encode queries for the first of some shards, each given with its representation, and yield them with every shard.
 
-    What a model makes of the queries, and what else no shard changes, is made once. `encoded` has queries that another
-    process encoded, None if none did.
+    `encoded` has queries that another process encoded, None if none did. If there is a single shard (`is_only`),
+    queries that are its rows are taken from what it stores. They have its whole vocabulary, which would be slow to
+    translate for another shard.
     """
     for shard, representation in shards:
+        if encoded is None and is_only:
+            encoded = _stored(shard, metric, representation, queries)
         if encoded is None:
-            encoded = encode_for(shard, metric, representation, queries, settings)
-        else:
-            encoded = representation.encode_again(queries, encoded, **settings)
-        yield Part(shard, representation, encoded, np.arange(int(encoded.document_of_row.max(initial=-1)) + 1))
+            encoded = representation.encode(queries, **settings)
+        yield Part(shard, representation, encoded)
 
 
 def scorable(shards: Iterable[Index], metric: Metric) -> Iterator[tuple[Index, Documents]]:
@@ -288,19 +285,11 @@ def scorable_rows(index: Index, metric: Metric) -> np.ndarray:
     return np.sort(np.concatenate([part.row_id + shard.first_row for shard, part in compared(index, metric)]))
 
 
-def encode_for(
-    shard: Index, metric: Metric, representation: Documents, queries: Reports, settings: Mapping[str, Any]
-) -> Any:
-    """Return the queries encoded for a shard.
-
-    Queries that are all rows of this shard, with its sources, are taken from what the shard stores of these rows;
-    others are encoded from their texts and sources.
-    """
+def _stored(shard: Index, metric: Metric, representation: Documents, queries: Reports) -> Documents | None:
+    """Return queries that are all rows of a shard, with its sources, from what the shard stores of them; else None."""
     sources = [queries.attached[kind] for kind in metric.representations if kind in queries.attached]
-    if queries.stored is not None and {queries.stored[0], *(s.stored_in for s in sources)} == {shard.checksum}:
-        rows, document_of_row = queries.stored[1], representation.document_of_row
-        if rows.max(initial=-1) < len(document_of_row) and (document_of_row[rows] >= 0).all():
-            own = representation.own(rows)
-            if own is not None:
-                return own
-    return representation.encode(queries, **settings)
+    if queries.stored is None or {queries.stored[0], *(s.stored_in for s in sources)} != {shard.checksum}:
+        return None
+    rows, document_of_row = queries.stored[1], representation.document_of_row
+    is_scored = rows.max(initial=-1) < len(document_of_row) and (document_of_row[rows] >= 0).all()
+    return representation.own(rows) if is_scored else None

@@ -61,7 +61,7 @@ class PlainKernel(Kernel):
 
 def arrays_of(metric: Metric, representation: Any, encoded: Any) -> tuple[Any, Any]:
     """Return the arrays of a corpus and of encoded queries as the kernels of a metric take them: read-only."""
-    return read_only(representation.arrays(metric, encoded)), read_only(encoded.arrays(metric, encoded))
+    return read_only(representation.arrays(metric, encoded)), read_only(representation.translate(metric, encoded))
 
 
 def load_reference(metric: Metric) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:

@@ -28,7 +28,7 @@ class Limit:
     def of_distinct(self, which: np.ndarray, n: int) -> np.ndarray:
         """Return the limits of n distinct queries, float64[n]; `which`, int64[Q], is the distinct one of each query.
 
-        Of queries that are one for a shard, the least demanding limit counts.
+        Of equal queries the least demanding limit counts.
         """
         worst = -self.sign * np.inf
         if self.scores is None:

@@ -15,11 +15,9 @@ from metric_oracle.base.errors import IndexFormatError
 from metric_oracle.base.progress import Advance
 from metric_oracle.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
 from metric_oracle.findings.results import Results
-from metric_oracle.indexes.combined import CombinedDocuments
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shards import open_index, shard_name
-from metric_oracle.metrics import REPRESENTATIONS
 from metric_oracle.retrieval.document_pairs import scorable
 from metric_oracle.retrieval.kernels import load_kernel
 from metric_oracle.retrieval.limit import Limit
@@ -92,17 +90,12 @@ def retrieve_remote(search: Search, runner: Cluster, progress: Advance | None = 
 def _shared_by_workers(search: Search) -> tuple[Any, ...]:
     """Return the queries, these encoded or None, the metric and the options, as `search_one` takes them.
 
-    Models run once, here, for all shards; only what a model made of the queries is sent, and the workers encode the
-    rest. Models and their reports are not sent.
+    Models run once, here, for all shards, and the queries are sent as they are encoded; where no model runs, the
+    workers encode them. Models and their reports are not sent.
     """
     index, queries, metric, options = search.index, search.queries, search.metric, search.options
     _, first = next(scorable(index.shards(), metric))
     encoded: Documents = first.encode(queries, **options.settings)  # raises InputError if the queries do not fit
-    if isinstance(encoded, CombinedDocuments):
-        parts: dict[str, Any] = {
-            name: part if REPRESENTATIONS[name].is_encoded else None for name, part in encoded.parts.items()
-        }
-        encoded = replace(encoded, parts=parts)
     attached = {kind: attachment for kind, attachment in queries.attached.items() if kind != "bertscore"}
     # Kernels that process all queries at once do not use `threads`.
     is_batched = options.backend != "reference" and load_kernel(metric, options.backend).capabilities.batched

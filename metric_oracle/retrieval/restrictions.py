@@ -51,7 +51,7 @@ class Restrictions:
 
     def lists(self, part: Part) -> "ResultLists":
         """Return the lists of the queries for a shard, which rules divide; they have their exclusions."""
-        which, n = part.encoded.document_of_row, len(part.place)
+        which, n = part.encoded.document_of_row, len(part.encoded.row_ptr) - 1
         if not self.rules:
             return ResultLists(np.arange(n), which, [n], NOTHING)
         wanted, groups, offset = [], [], 0

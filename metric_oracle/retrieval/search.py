@@ -2,7 +2,7 @@
 
 A search goes through the shards of an index; an index without shards is its only shard. For each shard
 
-1. the queries are encoded, and equal ones become one distinct query (`Pairs`);
+1. the queries, which are encoded once, equal ones as one distinct query, are translated for its kernel (`Pairs`);
 2. `Restrictions` say which rows each list of results leaves out, `Limit` which scores are too bad to be listed;
 3. a kernel finds the best rows of each distinct query, block by block (`answer_blocks`);
 4. lists that are short are completed, and `FallBack` says which of them need the most frequent report;
@@ -77,10 +77,12 @@ class Search:
         n_checked = -(-CHECKED // n_parts)
         tell = None if progress is None else _shared(progress, n_parts if shards is None else len(shards))
         best = BestRows.none(len(self.queries.ids))
-        for part in batches(scorable(searched, metric), metric, self.queries, self.options.settings, encoded):
+        is_only = n_parts == 1 or (shards is not None and len(shards) == 1)
+        shards_of = scorable(searched, metric)
+        for part in batches(shards_of, metric, self.queries, self.options.settings, encoded, is_only=is_only):
             if progress is not None:
                 progress(0)
-            of_shard = _ShardSearch(Pairs.of_part(metric, part), restrictions, reached, fallback, self.options)
+            of_shard = _ShardSearch(Pairs(metric, [part]), restrictions, reached, fallback, self.options)
             best = merge_best([best, of_shard.best_rows(self.queries.ids, n_checked, tell)], k, metric.sign)
             reached = reached.after(best, k)
         return with_strings(best, self.index, self.options.text)
@@ -120,7 +122,7 @@ class _ShardSearch:
         (part,) = self.pairs.parts
         row_id = part.representation.row_id
         lists = self.restrictions.lists(part)
-        limits = self.limit.of_distinct(self.pairs.which, len(part.place))
+        limits = self.limit.of_distinct(self.pairs.which, len(part.encoded.row_ptr) - 1)
         answers = Answers.to_fill(len(lists.query), min(self.options.k, len(row_id)), limits)
         kernel = self._kernel()
         sample = SampleCheck(self.pairs, lists, answers, n_checked)
@@ -145,7 +147,7 @@ class _ShardSearch:
 
     def _kernel(self) -> Kernel:
         """Return the backend that answers the queries; the plain scorer has none of its own."""
-        metric, ((_, representation, encoded, _),) = self.pairs.metric, self.pairs.parts
+        metric, ((_, representation, encoded),) = self.pairs.metric, self.pairs.parts
         if self.options.backend == "reference":
             return PlainKernel(metric, representation, encoded)
         return load_kernel(metric, self.options.backend)

@@ -90,11 +90,10 @@ def identity(plan: Plan, queries: Reports) -> Results:
     RadGraph entities a RadGraph F1 of 0.
     """
     pairs = plan.pairs(queries)
-    encoded, place = pairs.parts[0].encoded, pairs.parts[0].place[pairs.which]
-    score = load_scorer(plan.metric)
-    scored = [score(encoded.item(q), encoded.item(q)) for q in range(int(encoded.document_of_row.max()) + 1)]
-    scores = np.array([value for value, _ in scored])[place]
-    components = {name: np.array([parts[name] for _, parts in scored])[place] for name in scored[0][1]}
+    encoded, score = pairs.encoded, load_scorer(plan.metric)
+    scored = [score(encoded.item(q), encoded.item(q)) for q in range(len(encoded.row_ptr) - 1)]
+    scores = np.array([value for value, _ in scored])[pairs.which]
+    components = {name: np.array([parts[name] for _, parts in scored])[pairs.which] for name in scored[0][1]}
     columns = {
         "row": np.full(len(scores), -1),
         "candidate_id": pa.array(queries.ids, pa.large_string()),

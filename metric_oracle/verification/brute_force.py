@@ -13,6 +13,7 @@ import numpy as np
 
 from metric_oracle.base.progress import Advance
 from metric_oracle.indexes.bertscore import StateDocuments
+from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.embeddings import EmbeddingDocuments
 from metric_oracle.kernels._errors import FLOAT64, gamma
 from metric_oracle.kernels.bertscore.score import F1, PRECISION
@@ -89,15 +90,17 @@ def _scores_by_metric(pairs: Pairs, query_numbers: Sequence[int], tell: Advance)
     """
     values = {}
     for name, metric in pairs.metric.metrics.items():
-        of_parts = [_of_metric(metric, part, query_numbers, tell) for part in pairs.parts]
+        of_parts = [_of_metric(metric, part, pairs.encoded, query_numbers, tell) for part in pairs.parts]
         values[name] = np.concatenate([scores for scores, _ in of_parts], axis=1), max(error for _, error in of_parts)
     return values
 
 
-def _of_metric(metric: Metric, part: Part, query_numbers: Sequence[int], tell: Advance) -> tuple[np.ndarray, float]:
+def _of_metric(
+    metric: Metric, part: Part, asked: Documents, query_numbers: Sequence[int], tell: Advance
+) -> tuple[np.ndarray, float]:
     """Return what `_scores_by_metric` does for one of the metrics and the documents of one part."""
-    (representation, own), (encoded, of_query) = part.representation.of_metric(metric), part.encoded.of_metric(metric)
-    queries, which = np.unique(of_query[part.place[list(query_numbers)]], return_inverse=True)
+    (representation, own), (encoded, of_query) = part.representation.of_metric(metric), asked.of_metric(metric)
+    queries, which = np.unique(of_query[list(query_numbers)], return_inverse=True)
     scores, error = _scores(metric, representation, encoded, queries.tolist(), tell)
     return scores[which][:, own], error
 
@@ -119,10 +122,10 @@ def n_pairs(pairs: Pairs, query_numbers: Sequence[int]) -> int:
     """Return the number of pairs that a search for distinct queries scores, added up over the metrics of a sum."""
     total = 0
     for metric in pairs.metric.metrics.values():
+        _, of_query = pairs.encoded.of_metric(metric)
+        queries = np.unique(of_query[list(query_numbers)])
         for part in pairs.parts:
             representation, _ = part.representation.of_metric(metric)
-            _, of_query = part.encoded.of_metric(metric)
-            queries = np.unique(of_query[part.place[list(query_numbers)]])
             total += len(queries) * (len(representation.row_ptr) - 1)
     return total
 
@@ -178,7 +181,7 @@ def _bertscores(
     are uncertain, F1 may be near its pole; the plain scorer scores these pairs.
     """
     part = int(metric.options["part"])  # type: ignore[call-overload]
-    batch: Any = encoded.arrays(metric, encoded)
+    batch = index.translate(metric, encoded)
     score = load_reference(metric)
     counts = [len(batch.states_of(q)) for q in query_numbers]
     directions = _directions(np.concatenate([batch.states_of(q) for q in query_numbers]))

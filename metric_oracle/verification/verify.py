@@ -233,10 +233,8 @@ class _Check:
         if document >= 0:
             return self.pairs.plain(q, document)
         if q not in self.of_itself:
-            part = self.pairs.parts[0]
-            place = int(part.place[q])
-            score = load_reference(self.metric)
-            self.of_itself[q] = score(part.encoded.item(place), part.encoded.item(place))
+            item = self.pairs.encoded.item(q)
+            self.of_itself[q] = load_reference(self.metric)(item, item)
         return self.of_itself[q]
 
     @property

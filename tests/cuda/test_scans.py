@@ -80,7 +80,7 @@ def found_by(kernel, index, encoded, k: int, **options) -> Answers:
     backend = kernel.Backend(**options)
     metric = METRICS["rouge-l" if kernel in KERNELS["rouge-l"] else f"bleu-{options['order']}"]
     corpus = index.arrays(metric, encoded)
-    backend.search(corpus, encoded.arrays(metric, encoded), 0, n, k, found, backend.new_workspace(corpus))
+    backend.search(corpus, index.translate(metric, encoded), 0, n, k, found, backend.new_workspace(corpus))
     return found
 
 
@@ -234,9 +234,9 @@ def test_a_corpus_beyond_the_memory_goes_through_in_pieces(metric, monkeypatch, 
 
 def scan_of(metric: str, index, encoded):
     """Return the scan that a search makes."""
+    corpus, batch = index.arrays(METRICS[metric], encoded), index.translate(METRICS[metric], encoded)
     if metric == "rouge-l":
-        return rouge_cuda.SequenceScan(*(side.arrays(METRICS["rouge-l"], encoded) for side in (index, encoded)))
-    corpus, batch = (side.arrays(METRICS["bleu-2"], encoded) for side in (index, encoded))
+        return rouge_cuda.SequenceScan(corpus, batch)
     return _overlap_cuda.OverlapScan(corpus, batch.queries, 0, 2, bleu_cuda.scan_bleu, 0, None)
 
 

@@ -1,4 +1,4 @@
-"""Queries that one shard of a set has encoded, for another: the same as encoded there."""
+"""Queries that one shard of a set has encoded, translated by another: the same as encoded there."""
 
 import json
 
@@ -20,9 +20,9 @@ def random_texts(seed, n, words):
     return [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(n)]
 
 
-def asked_of(encoded, metric):
-    """Return for each query its sizes and the sets of known features, family by family."""
-    queries = encoded.arrays(get_metric(metric), encoded).queries
+def asked_of(shard, encoded, metric):
+    """Return for each query its sizes and the sets of features that a shard knows, family by family."""
+    queries = shard.translate(get_metric(metric), encoded).queries
     n_families = queries.sizes.shape[1]
     features = [frozenset(queries.id[a:b].tolist()) for a, b in zip(queries.ptr[:-1], queries.ptr[1:], strict=True)]
     assert len(queries.id) == sum(map(len, features)), "unique within a query"
@@ -46,14 +46,13 @@ def test_ngrams(metric, n_orders):
     for of in shards:
         encoded = of.encode(inputs)
         for shard in shards:
-            again, expected = shard.encode_again(inputs, encoded), shard.encode(inputs)
-            assert asked_of(again, metric) == asked_of(expected, metric)
-            assert list(again.items) == list(expected.items)
-            arrays, wanted = (side.arrays(record, side) for side in (again, expected))
+            expected = shard.encode(inputs)
+            assert asked_of(shard, encoded, metric) == asked_of(shard, expected, metric)
+            assert list(encoded.items) == list(expected.items)
+            arrays, wanted = (shard.translate(record, side) for side in (encoded, expected))
             assert arrays.queries.sizes.shape[1] == n_orders
             assert np.array_equal(arrays.words, wanted.words)
             assert np.array_equal(arrays.words_ptr, wanted.words_ptr)
-    assert asked_of(shards[0].encode_again(inputs, None), metric) == asked_of(shards[0].encode(inputs), metric)
 
 
 def graph(*entities):
@@ -82,16 +81,14 @@ def test_graphs(tmp_path, metric):
     inputs = mo.reports(files["test"][0], radgraph=files["test"][1]).load()
     parts = [shard.representation(get_metric(metric)) for shard in many.shards()]
     assert len(parts) == 4
-    first = parts[0].encode(inputs)
-    assert len(first.items) < 10 < 20 < len(parts[1].encode(inputs).items)
-    for encoded in (first, parts[2].encode(inputs)):
+    known = [{repr(one) for one in asked_of(part, parts[0].encode(inputs), metric)} for part in parts]
+    assert len(known[0]) < 10 < 20 < len(known[1])
+    for encoded in (parts[0].encode(inputs), parts[2].encode(inputs)):
         for part in parts:
             table, graph_of_row = part.graphs_of(inputs)
-            again, expected = part.encode_again(inputs, encoded), part.encode(inputs)
-            assert asked_of(again, metric) == asked_of(expected, metric)
+            assert asked_of(part, encoded, metric) == asked_of(part, part.encode(inputs), metric)
             for q in range(len(inputs.ids)):
-                # Graphs that differ only in what a shard lacks may stand for each other when they are encoded for it.
-                assert again.item(int(again.document_of_row[q])) == spell_graph(table, int(graph_of_row[q]))
+                assert encoded.item(int(encoded.document_of_row[q])) == spell_graph(table, int(graph_of_row[q]))
 
 
 def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
@@ -107,7 +104,9 @@ def test_a_limit_for_queries_that_are_one_for_a_shard(tmp_path):
     )
     asked = mo.reports({"b": "report b", "a": "report a"}, radgraph=tmp_path / "test.json").load()
     metric, options = get_metric("radgraph:rg_e"), mo.SearchOptions(backend="cpu")
-    assert many.shard(1).representation(metric).encode(asked).document_of_row.tolist() == [0, 0]
+    shard = many.shard(1).representation(metric)
+    one, other = asked_of(shard, shard.encode(asked), metric.name)
+    assert one == other
     for queries in (asked, asked.take(np.array([1, 0]))):
         search = Search(many, queries, metric, options)
         first = search.best_rows([0])
@@ -154,6 +153,7 @@ def test_what_no_corpus_changes_is_kept(corpus, tmp_path):
     one, other = many.shards()
     for metric in map(get_metric, ("temporal", "chexbert:labels", "chexbert:agreement", "crg")):
         encoded = one.representation(metric).encode(inputs)
-        assert other.representation(metric).encode_again(inputs, encoded) is encoded
-        again = other.representation(metric).encode_again(inputs, None)
+        batch, wanted = (shard.representation(metric).translate(metric, encoded) for shard in (one, other))
+        assert all(mine is theirs for mine, theirs in zip(batch, wanted, strict=True))
+        again = other.representation(metric).encode(inputs)
         assert np.array_equal(again.document_of_row, encoded.document_of_row)

@@ -193,7 +193,7 @@ def drawn_weights(rng: np.random.Generator, kind: str) -> np.ndarray:
 
 def batch_of(queries: StateDocuments) -> TokenBatch:
     """Return the arrays of queries; as in a search, for others would be compiled for once more."""
-    return read_only(queries.arrays(METRICS["bertscore"], queries))
+    return read_only(queries.translate(METRICS["bertscore"], queries))
 
 
 def queries_of(states: np.ndarray, tokens: Tokens, weights: np.ndarray, weight_of_id: np.ndarray) -> StateDocuments:

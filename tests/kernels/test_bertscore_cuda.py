@@ -78,7 +78,7 @@ class World(NamedTuple):
 
 def batch_of(queries: StateDocuments) -> TokenBatch:
     """Return the arrays of queries."""
-    return queries.arrays(METRICS["bertscore"], queries)
+    return queries.translate(METRICS["bertscore"], queries)
 
 
 def make_states(rng: np.random.Generator, kind: str, sizes: list[int], width: int, is_query: bool) -> np.ndarray:

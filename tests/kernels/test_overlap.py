@@ -80,7 +80,7 @@ def test_a_report_as_a_query_has_its_own_features(kind):
     index = build_ngrams(kind, texts, np.arange(len(texts)))
     encoded = index.encode(Reports(texts, texts))
     metric = get_metric("bleu-4" if kind == "ngrams" else "rouge-l")
-    features, queries = index.features, encoded.arrays(metric, encoded).queries
+    features, queries = index.features, index.translate(metric, encoded).queries
     units = index.document_of_row
     n_families = queries.sizes.shape[1]
     own = []

@@ -34,13 +34,20 @@ def index(texts, tmp_path_factory):
 def test_rows_are_encoded_as_their_reports_are(index, metric, chosen):
     record = get_metric(metric)
     part, queries = index.representation(record), prepared_reports(index).take(np.array(chosen, np.int64))
-    usual, own = part.encode(queries), part.own(queries.stored[1])
-    assert np.array_equal(own.document_of_row, usual.document_of_row)
-    own_arrays, arrays = (side.arrays(record, side) for side in (own, usual))
-    pairs = [*zip(own_arrays.queries, arrays.queries, strict=True), *zip(own_arrays[1:], arrays[1:], strict=True)]
-    assert [(one.dtype, one.tolist()) for one, _ in pairs] == [(other.dtype, other.tolist()) for _, other in pairs]
-    n = len(arrays.queries.sizes)
-    assert [own.item(q) for q in range(n)] == [usual.item(q) for q in range(n)]
+    sides = part.encode(queries), part.own(queries.stored[1])
+    usual, own = ([of_query(part.translate(record, side), q) for q in side.document_of_row] for side in sides)
+    assert own == usual
+    usual, own = ([side.item(q) for q in side.document_of_row] for side in sides)
+    assert own == usual
+    assert len({len(side.row_ptr) for side in sides}) == 1, "equally many are distinct"
+
+
+def of_query(batch, q):
+    """Return the arrays of a distinct query with their dtypes: its features, and its words if it has some."""
+    queries, n = batch.queries, batch.queries.sizes.shape[1]
+    lists = [queries.id[queries.ptr[q * n + f] : queries.ptr[q * n + f + 1]] for f in range(n)]
+    words = [batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]] if len(batch) > 1 else []
+    return [(some.dtype, some.tolist()) for some in (queries.sizes[q], *lists, *words)]
 
 
 @pytest.mark.parametrize("metric", ["bleu", "rouge-l", "radgraph", "radgraph+rouge-l"])
