@@ -11,6 +11,7 @@ from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_given
 from metric_oracle.base.declarations import OUTPUT, ROWS, SEARCH, Flag
 from metric_oracle.base.errors import InputError
+from metric_oracle.commands import wording
 from metric_oracle.commands.command import Call, command
 from metric_oracle.commands.inputs import TESTS, check_models, check_web, load_tests
 from metric_oracle.commands.output import Destination, note, progress, put
@@ -95,7 +96,7 @@ def cases_of(
         counted = ratings and RatedCases(read_ratings(ratings, samples=samples), tuple(tables))
         of_samples = None if sampled is None else SampledCases(read_samples(sampled))
         copied = None if copies is None else read_copies(copies)
-        return read_cases(read, opened, batch, counted or None, of_samples, copied)
+        return read_cases(read, opened, batch, counted or None, of_samples, copied, say=wording.current.line)
 
 
 @command(
@@ -161,7 +162,7 @@ def explore(
         explorer = Explorer(call(sampled=sampled, copies=copies), images=folder)
         bound = at.getsockname()[1]
         token = server.new_token()
-        app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"})
+        app = server.guarded(explorer.routes(), port=bound, guests={token: "reader"}, say=wording.current.line)
         put(server.address(bound, token), flush=True)
         note(f"from another machine: ssh -L {bound}:127.0.0.1:{bound} THIS-HOST, then the same address. Ctrl-C ends.")
         server.serve(app, at)

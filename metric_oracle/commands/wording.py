@@ -44,6 +44,10 @@ class Wording:
 
     def message(self, error: MetricOracleError) -> str:
         """Return the line of an error as the command line shows it, after the name of the command."""
+        return f"{error.function or 'oracle'}: {self.line(error)}"
+
+    def line(self, error: MetricOracleError) -> str:
+        """Return the line of an error as the command line shows it."""
         sentence = self.text(error.sentence)
         if error.argument:
             argument = error.argument
@@ -54,7 +58,7 @@ class Wording:
         line = f"{sentence} {self.text(error.step)}".rstrip()
         if isinstance(error, ColumnsError) and error.columns and "project" in self.flags:
             line += f" Or say it once: {self.text(read_call(error.path, error.columns))}."
-        return f"{error.function or 'oracle'}: {line}"
+        return line
 
     def _typed(self, code: str) -> str:
         """Return a piece of Python as it is typed."""

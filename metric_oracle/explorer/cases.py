@@ -5,7 +5,7 @@ per metric, with the candidate's text if it has one. A file of `baseline expecta
 is NaN if the file lacks the report. This module knows nothing about pages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.errors import InputError, MetricOracleError, shown
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.sections import check_sections
@@ -131,6 +131,7 @@ class Cases:
     sampled: SampledCases | None = None  # several reports of a model for these test reports
     # What these test reports and reports of models for them share with training reports.
     copied: CopiedCases | None = None
+    say: Callable[[MetricOracleError], str] = str  # how a page shows an error; the command line has words of its own
 
     @property
     def metric_names(self) -> list[str]:
@@ -287,10 +288,12 @@ def read_cases(
     rated: RatedCases | None = None,
     sampled: SampledCases | None = None,
     copied: CopiedCases | None = None,
+    say: Callable[[MetricOracleError], str] = str,
 ) -> Cases:
     """Read files of `retrieve`, `baseline` or `score`, and join them on the ids of the test reports, `queries`.
 
-    All candidates come from `index`. Raise InputError if a file is no result, or the arguments do not belong together.
+    All candidates come from `index`; `say` writes errors on the pages. Raise InputError if a file is no result, or the
+    arguments do not belong together.
     """
     read = [read_result(file) for file in files]
     _check_fit(read, index, queries)
@@ -320,7 +323,7 @@ def read_cases(
         sampled.check(ids)
     if copied is not None:
         copied.check(ids, index)
-    return Cases(ids, columns, joined, index, queries, read, rated, position_in_queries, sampled, copied)
+    return Cases(ids, columns, joined, index, queries, read, rated, position_in_queries, sampled, copied, say)
 
 
 def read_result(file: GivenResults) -> ReadResults:

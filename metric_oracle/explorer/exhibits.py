@@ -203,7 +203,7 @@ def _bertscore(cases: Cases, metric: Metric, position: int, row: int, reference:
     try:
         spans = _word_pieces(cases, metric, (reference, text))
     except MetricOracleError as error:
-        note = str(error)
+        note = cases.say(error)
     if spans is not None and [len(side) for side in spans] != [len(item.states) for item in pair]:
         spans = None  # another tokenizer than the one that made the states
     exhibit = evidence.bertscore(reference, text, pair, spans, int(str(metric.options["part"])))

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from metric_oracle.base.errors import MetricOracleError
@@ -39,15 +40,15 @@ def sections(cases: Cases) -> list[PageSection]:
 
     A figure that cannot be drawn says why.
     """
-    parts = pools(cases)
+    parts, section = pools(cases), partial(_section, cases.say)
     for number, file in enumerate(file for file in cases.files if isinstance(file, Expectation)):
         metric = file.signature["metric"]
-        parts.append(_section(f"chance-{number + 1}", f"Chance under {metric}", lambda file=file: file, _of_chance))  # type: ignore[misc]
+        parts.append(section(f"chance-{number + 1}", f"Chance under {metric}", lambda file=file: file, _of_chance))  # type: ignore[misc]
     rated = cases.rated
     if rated is not None:
         ratings, scores = rated.ratings, rated.scores
-        parts.append(_section("align", "Agreement with radiologists", lambda: align(ratings, scores), _of_alignment))
-        parts.append(_section("failure-modes", "Failure modes", lambda: failure_modes(ratings), _of_modes))
+        parts.append(section("align", "Agreement with radiologists", lambda: align(ratings, scores), _of_alignment))
+        parts.append(section("failure-modes", "Failure modes", lambda: failure_modes(ratings), _of_modes))
     return parts
 
 
@@ -65,21 +66,26 @@ def pools(cases: Cases) -> list[PageSection]:
 
 
 def _section(
-    key: str, title: str, make: Callable[[], Any], show: Callable[[Any], tuple[list[PaperTable], str]]
+    say: Callable[[MetricOracleError], str],
+    key: str,
+    title: str,
+    make: Callable[[], Any],
+    show: Callable[[Any], tuple[list[PaperTable], str]],
 ) -> PageSection:
     """Return the section of the finding that `make` computes; `show` returns its tables and the text of its figure.
 
-    The message of an error of this package becomes a line of the section, in the place of the figure or of everything.
+    The message of an error of this package, which `say` writes, becomes a line of the section, in the place of the
+    figure or of everything.
     """
     try:
         finding = make()
         tables, alt = show(finding)
     except MetricOracleError as error:
-        return PageSection(key, title, lines=[str(error)])
+        return PageSection(key, title, lines=[say(error)])
     try:
         return PageSection(key, title, tables, alt, picture(finding.figure(), "svg"))
     except MetricOracleError as error:
-        return PageSection(key, title, tables, lines=[str(error)])
+        return PageSection(key, title, tables, lines=[say(error)])
 
 
 # For each kind of finding: its tables, and the alternative text of its figure

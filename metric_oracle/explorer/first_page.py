@@ -110,7 +110,7 @@ def _strip(cases: Cases, metric: str, copies: np.ndarray | None) -> Strip:
             cell = comparison.cells[name, metric]
             marks[name] = replace(mark, mean=cell.mean, ends=cell.interval, difference=differences.get(name))
     except MetricOracleError as error:
-        reason = str(error)
+        reason = cases.say(error)
     without_copies = None
     if oracle and copies is not None and copies.any():
         at = marks[oracle].column

@@ -224,7 +224,7 @@ class Explorer:
         except MetricOracleError as error:
             if not is_page:
                 raise
-            view["error"] = str(error)
+            view["error"] = self.cases.say(error)
         if not is_page:
             return export({name: view[name] for name in ("query", "candidates")}, "live.json")
         if view["candidates"]:

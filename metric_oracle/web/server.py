@@ -67,23 +67,30 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def guarded(routes: Sequence[BaseRoute], *, port: int, guests: Mapping[str, str]) -> Starlette:
+def guarded(
+    routes: Sequence[BaseRoute],
+    *,
+    port: int,
+    guests: Mapping[str, str],
+    say: Callable[[MetricOracleError], str] = str,
+) -> Starlette:
     """Return an application that applies the checks of this module to every route, and serves ``/static``.
 
     Requests must name this port, and carry a token of `guests`, token -> name of its owner; handlers find the name in
-    ``request.state.guest``. The address ``/?token=...`` stores the token in a cookie.
+    ``request.state.guest``. The address ``/?token=...`` stores the token in a cookie. `say` writes the line of an
+    expected error.
     """
+
+    def refusal(request: Request, error: Any) -> Response:
+        """Show the message of an expected error. It contains no report text."""
+        return page("refused.html", 400, line=say(error))
+
     static = Mount("/static", StaticFiles(directory=STATIC))
     return Starlette(
         routes=[*routes, static],
         middleware=[Middleware(_Guard, port=port, guests=dict(guests))],
-        exception_handlers={MetricOracleError: _refusal, 404: _missing},
+        exception_handlers={MetricOracleError: refusal, 404: _missing},
     )
-
-
-def _refusal(request: Request, error: Exception) -> Response:
-    """Show the message of an expected error. It contains no report text."""
-    return page("refused.html", 400, line=str(error))
 
 
 def _missing(request: Request, error: Exception) -> Response:

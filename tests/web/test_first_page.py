@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from metric_oracle.base.errors import InputError
 from metric_oracle.explorer.cases import read_cases
 from metric_oracle.explorer.first_page import alone, copies_of, oracle_texts, signed_distance, strips, telling
 from metric_oracle.explorer.first_page_view import places, position, verdict, verdicts
@@ -242,6 +243,19 @@ def test_files_that_make_no_table_have_means(nasty):
     assert strip.reason.startswith("compare: ")
     for path in ("/", "/systems"):
         assert strip.reason in html.unescape(client_of(cases).get(path).text)
+
+
+def test_a_page_of_a_command_shows_errors_in_its_words(oracle, tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise InputError("index", "must be given with `queries`", None, "Pass `queries=FILE`, see `mo.build_index`.")
+
+    monkeypatch.setattr("metric_oracle.explorer.first_page.compare", refused)
+    file, cases = made_up(["a", "b", "c"]), read_cases([made_up(["a", "b", "c"])])
+    file.write(tmp_path / "r.parquet")
+    assert strips(cases, None)[0].reason.endswith("Pass `queries=FILE`, see `mo.build_index`.")
+    assert oracle("report", tmp_path / "r.parquet", "--out", tmp_path / "page.html")[0] == 0
+    page = html.unescape((tmp_path / "page.html").read_text("utf-8"))
+    assert "--index must be given with --queries; got none. Pass --queries FILE, see oracle build-index." in page
 
 
 def test_systems_are_compared_once(whole, monkeypatch):
