@@ -38,7 +38,7 @@ from metric_oracle.statistics import (
 )
 from metric_oracle.tables.f1_chexbert import FEW_POSITIVE, SRR_AVERAGES, f1_scores
 from metric_oracle.tables.label_scores import scored
-from metric_oracle.tables.table_cells import MetricCells, MetricColumn, corpus_means, crg_of_means
+from metric_oracle.tables.table_cells import MetricCells, MetricColumn, Resampling, corpus_means, crg_of_means
 
 SIZES = (10, 20, 50, 100, 200, 500, 2000)
 RESAMPLES = 1000
@@ -138,8 +138,8 @@ def of_ratio(name: str, n: int, sets: int) -> Iterator[Outcome]:
         rng = np.random.default_rng([seed, n])
         common = rng.gamma(2, 0.05, n)
         row = {name: common + up + rng.normal(0, 0.05, n) for name, up in (("r", 0.1), ("a", 0.3), ("o", 0.5))}
-        means = resample_means(np.array([*row.values()]), RESAMPLES, seed)
-        cells = MetricCells(MetricColumn("bleu-2", True, n), row, means, "bca", seed, {}, dict.fromkeys(row, 0))
+        means, how = resample_means(np.array([*row.values()]), RESAMPLES, seed), Resampling("bca", RESAMPLES, seed)
+        cells = MetricCells(MetricColumn("bleu-2", True, n), row, means, how, {}, dict.fromkeys(row, 0))
         cell = cells.cells("r", {"bleu-2": "o"}, ())["a"]
         ends, truth = (cell.share_interval, 0.5) if name == "share" else (cell.change_interval, 100.0)
         yield from outcome(ends, truth, cell.effective)
@@ -197,7 +197,7 @@ def of_corpus(name: str, n: int, sets: int) -> Iterator[Outcome]:
     """Yield intervals of corpus BLEU, or of the difference of two systems that are equally good."""
     expected = float(corpus_bleu(_counts(np.random.default_rng(5), _LARGE)[0].sum(axis=1)))
     for seed in range(sets):
-        means = corpus_means([*_counts(np.random.default_rng([seed, n]), n)], RESAMPLES, seed)
+        means = corpus_means([*_counts(np.random.default_rng([seed, n]), n)], Resampling("bca", RESAMPLES, seed))
         if name == "corpus":
             yield from outcome(means.map(lambda both: both[..., 0]).interval(), expected, n)
         else:

@@ -1,7 +1,8 @@
 """Scores of several systems -> their table: means over the same studies, with intervals, changes and tests."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from metric_oracle.base import option_types
 from metric_oracle.base.declarations import IN_PYTHON, Flag
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.option_types import LEGACY
-from metric_oracle.base.progress import Progress
+from metric_oracle.base.progress import Progress, silent
 from metric_oracle.base.validation import public
 from metric_oracle.findings.results import Scores
 from metric_oracle.findings.signature import signed
@@ -19,12 +20,14 @@ from metric_oracle.metrics import get_metric, is_higher_better
 from metric_oracle.statistics import (
     LEGACY_SAMPLE,
     LEVEL,
+    Resampled,
     adjusted,
     check_method,
     difference,
     effective_studies,
     n_resamples,
     overlap,
+    resample_means,
 )
 from metric_oracle.tables.comparison import Comparison, Difference
 from metric_oracle.tables.systems import (
@@ -36,7 +39,16 @@ from metric_oracle.tables.systems import (
     is_yardstick,
     read_system,
 )
-from metric_oracle.tables.table_cells import CORPUS, CRG, Cell, MetricCells, MetricColumn, corpus_means, means_of
+from metric_oracle.tables.table_cells import (
+    CORPUS,
+    CRG,
+    Cell,
+    MetricCells,
+    MetricColumn,
+    Resampling,
+    corpus_means,
+    crg_means,
+)
 
 
 @public
@@ -125,107 +137,147 @@ def compare(
             "Write files of scores with `mo.score`.",
         )
     check_method(method, None if paired else resamples)
-    resamples = n_resamples(resamples)
     scores = {name: read_system(name, system) for name, system in systems.items()}
     names = list(scores)
-    row_of = oracles or {}
-    columns_of = next(iter(scores.values())).signature.get("metrics", ())  # also of judges and other tools
-    oracles = {metric if metric in columns_of else get_metric(metric).name: row for metric, row in row_of.items()}
-    if len(oracles) < len(row_of):
-        raise InputError("oracles", "must name each metric once", ", ".join(row_of), "Keep one row for each.")
-    _check_rows(names, random, oracles, paired)
-    metrics, left_out = common_metrics(scores, oracles)
+    oracle_of = _oracles(oracles or {}, scores)
+    _check_rows(names, random, oracle_of, paired)
+    metrics, left_out = common_metrics(scores, oracle_of)
     check_signatures(scores, metrics)
     values, counts = aligned(scores, metrics)
     too_few = _too_few(names, values)
-    apart = {random, perfect, *oracles.values()}
+    used = [metric for metric in metrics if metric not in too_few]
+    compared = _Compared(scores, values, counts, Resampling(method, n_resamples(resamples), seed))
+    apart = {random, perfect, *oracle_of.values()}
     competing = [name for name, system in scores.items() if name not in apart and not is_yardstick(system)]
 
-    used = [metric for metric in metrics if metric not in too_few]
-    total = len(used) * (1 + len(paired))
-    done = 0
-
-    def report(what: str) -> None:
-        """Report one step of the work."""
-        nonlocal done
-        if progress is not None:
-            progress(what, done, total)
-        done += 1
-
+    step, done, total = silent if progress is None else progress, count(), len(used) * (1 + len(paired))
     columns: list[MetricColumn] = []
     cells: dict[tuple[str, str], Cell] = {}
     tests: list[Difference] = []
-    averaged = {name: system.signature["averaged"] for name, system in scores.items() if "averaged" in system.signature}
     for metric in used:
-        report(metric)
-        matrix = values[metric]
-        complete = ~np.isnan(matrix).any(axis=0)
-        row = dict(zip(names, matrix[:, complete], strict=True))
-        is_higher = is_higher_better(scores[names[0]].signature["metrics"][metric], metric)
-        column = MetricColumn(metric, is_higher, int(complete.sum()))
-        parts = [(column, means_of(metric, scores, row, counts, complete, resamples, seed), oracles)]
-        of_reports = None if method == LEGACY else aligned_counts(scores, metric, complete)
-        if of_reports is not None:  # in addition to the mean over reports, corpus BLEU as pycocoevalcap prints it
-            of_corpus = replace(column, metric=f"{metric}{CORPUS}")
-            parts.append((of_corpus, corpus_means([*of_reports.values()], resamples, seed), {}))
-        ranges = {name: system["ranges"].get(metric) for name, system in averaged.items()}
-        unscorable = dict(zip(names, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
-        for column, means, of_metric in parts:
-            resampled = MetricCells(column, row, means, method, seed, ranges, unscorable)
-            cells_of_column = resampled.cells(random, of_metric, competing)
+        step(metric, next(done), total)
+        for resampled in compared.columns(metric):
+            column = resampled.column
+            of_column = resampled.cells(random, oracle_of, competing)
             columns.append(column)
-            cells |= {(name, column.metric): cell for name, cell in cells_of_column.items()}
+            cells |= {(name, column.metric): cell for name, cell in of_column.items()}
             for a, b in paired:
                 if column.metric == metric:
-                    report(f"{a} against {b}, {metric}")
-                test = resampled.difference(a, b, resamples)
-                is_overlap = overlap(cells_of_column[a].interval, cells_of_column[b].interval)
-                n_effective = effective_studies(difference(row[a], row[b]))
-                tests.append(Difference(a, b, column.metric, *test, test.p_value, is_overlap, n_effective))
+                    step(f"{a} against {b}, {metric}", next(done), total)
+                tests.append(_tested(resampled, of_column, a, b))
     p_adjusted = adjusted([test.p_value for test in tests]) if tests else []
-    sampled = {name: system["sampled"] for name, system in averaged.items() if "sampled" in system}
-    pools = {name: system.signature["pool"] for name, system in scores.items() if "pool" in system.signature}
-    first = scores[names[0]]
-    whole = {metric: sets for metric in used if (sets := _of_whole_sets(scores, metric, values[metric]))}
-    sections = [system.signature["section"] for system in scores.values() if "section" in system.signature]
-    foreign = {name: system.signature["foreign"] for name, system in scores.items() if "foreign" in system.signature}
-    size = LEGACY_SAMPLE if method == LEGACY else resamples
-    signature = signed(
-        kind="table",
-        systems={name: system.signature.get("system") for name, system in scores.items()},
-        metrics={metric: first.signature["metrics"][metric] for metric in used},
-        references=first.signature.get("references"),
-        **({"section": sections[0]} if sections else {}),
-        **({"of_whole_sets": whole} if whole else {}),
-        **({"sampled": sampled} if sampled else {}),
-        **({"pools": pools} if pools else {}),
-        scores_version=first.signature.get("version"),
-        interval={"method": method, "level": LEVEL, "resamples": size, "seed": seed},
-        random=random,
-        oracles=oracles,
-        paired=[list(pair) for pair in paired],
-        **({"foreign": foreign} if foreign else {}),
-        **({"test": {"name": "permutation", "resamples": resamples, "seed": seed}} if paired else {}),
-        **({"adjusted_over": len(tests)} if paired else {}),
-    )
     return Comparison(
         names,
         columns,
         cells,
         [replace(test, p_adjusted=p) for test, p in zip(tests, p_adjusted, strict=True)],
-        first.table.num_rows,
-        {
-            name: int(system.signature["distinct_texts"])
-            for name, system in scores.items()
-            if system.signature.get("distinct_texts") is not None
-        },
+        compared.first.table.num_rows,
+        {name: int(n) for name, n in compared.noted("distinct_texts").items() if n is not None},
         left_out,
         too_few,
-        {name: _averaged_over(system) for name, system in averaged.items()},
+        {name: _averaged_over(averaged) for name, averaged in compared.noted("averaged").items()},
         competing,
         [name for name in names if counts[name] is None] if CRG in used else [],
-        signature,
+        compared.signature(used, random, oracle_of, paired, len(tests)),
     )
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """The scores of the systems, and how they are resampled."""
+
+    scores: Mapping[str, Scores]  # by system, in the order of the table
+    values: Mapping[str, np.ndarray]  # by metric, float64[systems, studies], NaN where a system cannot score the study
+    counts: Mapping[str, np.ndarray | None]  # by system, CRG's counts of all studies, float64[3, studies], or None
+    resampling: Resampling
+
+    @property
+    def first(self) -> Scores:
+        """The scores of the first system: whatever systems share is read from them."""
+        return next(iter(self.scores.values()))
+
+    def noted(self, name: str) -> dict[str, Any]:
+        """Return the entry `name` of the signature of each system that has it."""
+        return {system: of.signature[name] for system, of in self.scores.items() if name in of.signature}
+
+    def columns(self, metric: str) -> Iterator[MetricCells]:
+        """Yield the columns of a metric: its mean and, for BLEU with counts, that of the corpus."""
+        matrix = self.values[metric]
+        complete = ~np.isnan(matrix).any(axis=0)
+        row = dict(zip(self.scores, matrix[:, complete], strict=True))
+        is_higher = is_higher_better(self.first.signature["metrics"][metric], metric)
+        ranges = {name: averaged["ranges"].get(metric) for name, averaged in self.noted("averaged").items()}
+        unscorable = dict(zip(self.scores, np.isnan(matrix).sum(axis=1).tolist(), strict=True))
+        column = MetricColumn(metric, is_higher, int(complete.sum()))
+        cells = MetricCells(column, row, self._means(metric, row, complete), self.resampling, ranges, unscorable)
+        yield cells
+        of_reports = None if self.resampling.method == LEGACY else aligned_counts(self.scores, metric, complete)
+        if of_reports is not None:  # in addition to the mean over reports, corpus BLEU as pycocoevalcap prints it
+            means = corpus_means([*of_reports.values()], self.resampling)
+            yield replace(cells, column=replace(column, metric=f"{metric}{CORPUS}"), means=means)
+
+    def _means(self, metric: str, row: Mapping[str, np.ndarray], complete: np.ndarray) -> Resampled:
+        """Return the means of the systems under a metric, resampled together; under CRG, their CRG.
+
+        `complete`, bool[studies], marks the studies that every system can score; `row` has their scores by system.
+        """
+        if metric != CRG:
+            return resample_means(np.array([*row.values()]), self.resampling.resamples, self.resampling.seed)
+        entries = {name: system.signature["metrics"][metric].get("prevalence") for name, system in self.scores.items()}
+        of_complete = {name: None if of is None else of[:, complete] for name, of in self.counts.items()}
+        return crg_means(row, entries, of_complete, self.resampling)
+
+    def signature(
+        self,
+        metrics: Sequence[str],
+        random: str | None,
+        oracles: Mapping[str, str],
+        paired: Sequence[tuple[str, str]],
+        n_tests: int,
+    ) -> dict[str, Any]:
+        """Return what is needed to compute the same table again."""
+        first, how = self.first.signature, self.resampling
+        whole = {
+            metric: sets for metric in metrics if (sets := _of_whole_sets(self.scores, metric, self.values[metric]))
+        }
+        sampled = {name: of["sampled"] for name, of in self.noted("averaged").items() if "sampled" in of}
+        sections, pools, foreign = (self.noted(name) for name in ("section", "pool", "foreign"))
+        size = LEGACY_SAMPLE if how.method == LEGACY else how.resamples
+        return signed(
+            kind="table",
+            systems={name: system.signature.get("system") for name, system in self.scores.items()},
+            metrics={metric: first["metrics"][metric] for metric in metrics},
+            references=first.get("references"),
+            **({"section": next(iter(sections.values()))} if sections else {}),
+            **({"of_whole_sets": whole} if whole else {}),
+            **({"sampled": sampled} if sampled else {}),
+            **({"pools": pools} if pools else {}),
+            scores_version=first.get("version"),
+            interval={"method": how.method, "level": LEVEL, "resamples": size, "seed": how.seed},
+            random=random,
+            oracles=oracles,
+            paired=[list(pair) for pair in paired],
+            **({"foreign": foreign} if foreign else {}),
+            **({"test": {"name": "permutation", "resamples": how.resamples, "seed": how.seed}} if paired else {}),
+            **({"adjusted_over": n_tests} if paired else {}),
+        )
+
+
+def _oracles(row_of: Mapping[str, str], scores: Mapping[str, Scores]) -> dict[str, str]:
+    """Return metric -> row of its oracle, with the names of columns; raise InputError if a metric occurs twice."""
+    columns_of = next(iter(scores.values())).signature.get("metrics", ())  # also of judges and other tools
+    oracles = {metric if metric in columns_of else get_metric(metric).name: row for metric, row in row_of.items()}
+    if len(oracles) < len(row_of):
+        raise InputError("oracles", "must name each metric once", ", ".join(row_of), "Keep one row for each.")
+    return oracles
+
+
+def _tested(column: MetricCells, cells: Mapping[str, Cell], a: str, b: str) -> Difference:
+    """Return the test of two systems in one column, whose cells are given; its p-value is not yet adjusted."""
+    test = column.difference(a, b)
+    is_overlap = overlap(cells[a].interval, cells[b].interval)
+    n_effective = effective_studies(difference(column.row[a], column.row[b]))
+    return Difference(a, b, column.column.metric, *test, test.p_value, is_overlap, n_effective)
 
 
 def _averaged_over(averaged: Mapping[str, Any]) -> str:

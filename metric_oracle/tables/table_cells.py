@@ -14,7 +14,6 @@ from metric_oracle.base import option_types
 from metric_oracle.base.option_types import LEGACY
 from metric_oracle.findings.cells import arrow
 from metric_oracle.findings.corpus_bleu import corpus_bleu
-from metric_oracle.findings.results import Scores
 from metric_oracle.metrics import METRICS
 from metric_oracle.records import Directed
 from metric_oracle.statistics import (
@@ -86,33 +85,36 @@ class Cell:
     share_interval: Interval | None = None
 
 
-def means_of(
-    metric: str,
-    scores: Mapping[str, Scores],
-    row: Mapping[str, Array],
-    counts: Mapping[str, np.ndarray | None],
-    complete: np.ndarray,
-    resamples: int,
-    seed: int,
-) -> Resampled:
-    """Return the means of S systems under a metric, float64[S], resampled together; under CRG, their CRG.
+@dataclass(frozen=True)
+class Resampling:
+    """How the studies of a table are resampled."""
 
-    `complete`, bool[studies], marks the n studies that every system can score, and `row` has the scores of these,
-    float64[n] by system. `counts` has CRG's counts of all studies, float64[3, studies] by system, or None; without
-    counts, the prevalence is that of the test set in each resample.
+    method: option_types.Method  # of the intervals
+    resamples: int
+    seed: int
+
+
+def crg_means(
+    row: Mapping[str, Array],
+    prevalences: Mapping[str, Mapping[str, int] | None],
+    counts: Mapping[str, Array | None],
+    how: Resampling,
+) -> Resampled:
+    """Return the CRG of S systems, float64[S], resampled together.
+
+    `row` has the contributions of n reports, float64[n] by system, and `counts` CRG's counts of these reports,
+    float64[3, n] by system, or None; `prevalences` are those of the signatures. Without counts or prevalence, a system
+    has that of the test set in each resample.
     """
-    if metric != CRG:
-        return resample_means(np.array([*row.values()]), resamples, seed)
     columns: list[np.ndarray] = []
     parts: list[tuple[slice, float | None]] = []  # of each system: its columns, and the number of labels per report
     for name, contributions in row.items():
-        prevalence = scores[name].signature["metrics"][metric].get("prevalence")
-        label_counts, start = counts[name], len(columns)
+        prevalence, label_counts, start = prevalences[name], counts[name], len(columns)
         if label_counts is None or not prevalence:
             columns.append(contributions)
             parts.append((slice(start, start + 1), None))
         else:
-            matched, missed, invented = label_counts[:, complete]
+            matched, missed, invented = label_counts
             columns += [matched + missed, missed, invented]
             parts.append((slice(start, start + 3), prevalence["labels"] / prevalence["reports"]))
 
@@ -126,10 +128,10 @@ def means_of(
             axis=-1,
         )
 
-    return resample_means(np.array(columns), resamples, seed).map(scored)
+    return resample_means(np.array(columns), how.resamples, how.seed).map(scored)
 
 
-def corpus_means(counts: Sequence[Array], resamples: int, seed: int) -> Resampled:
+def corpus_means(counts: Sequence[Array], how: Resampling) -> Resampled:
     """Return the corpus BLEU of S systems, float64[S], resampled together.
 
     `counts` has those of each system's n reports, float64[2 order + 2, n], see `corpus_bleu.names_of`.
@@ -140,7 +142,7 @@ def corpus_means(counts: Sequence[Array], resamples: int, seed: int) -> Resample
         """Return corpus BLEU of each system from mean counts."""
         return corpus_bleu(n * means.reshape(*means.shape[:-1], len(counts), size))
 
-    return resample_means(np.concatenate(counts), resamples, seed).map(scored)
+    return resample_means(np.concatenate(counts), how.resamples, how.seed).map(scored)
 
 
 def crg_of_means(means: Array, labels: float) -> Array:
@@ -160,9 +162,8 @@ class MetricCells:
 
     column: MetricColumn
     row: Mapping[str, Array]  # system -> its scores float64[n]
-    means: Resampled  # means of the systems in the order of `row`, see `means_of`
-    method: option_types.Method
-    seed: int
+    means: Resampled  # means of the systems in the order of `row`; of CRG and corpus BLEU, those of the test set
+    how: Resampling
     # System whose scores are means -> (minimum, maximum) of the single scores, or None if not known.
     ranges: Mapping[str, tuple[float | None, float | None] | None]
     unscorable: Mapping[str, int]  # system -> number of studies that it cannot score
@@ -187,20 +188,20 @@ class MetricCells:
         of_all = float(self.means.value[position])
         if not self._is_corpus and not varies(values):
             return Interval(of_all, of_all, degenerate=True)
-        if self.method == LEGACY:
-            ends = interval(values, LEGACY, LEVEL, seed=self.seed)
+        if self.how.method == LEGACY:
+            ends = interval(values, LEGACY, LEVEL, seed=self.how.seed)
             return ends if self.column.metric != CRG else Interval(1 / (2 - ends.low), 1 / (2 - ends.high))
         of_system = self.means.map(lambda means: means[..., position])
-        return of_system.interval(self.method) or Interval(of_all, of_all, degenerate=True)
+        return of_system.interval(self.how.method) or Interval(of_all, of_all, degenerate=True)
 
-    def difference(self, a: str, b: str, resamples: int) -> PairedDifference:
+    def difference(self, a: str, b: str) -> PairedDifference:
         """Return the difference of two systems, its interval and its p-value, both from the same test.
 
         Means use the permutation test. Values of a whole test set use the bootstrap over studies, because a single
         study has no difference that a permutation could change the sign of.
         """
         if not self.is_whole:
-            return paired_test(self.row[a], self.row[b], resamples, self.seed)
+            return paired_test(self.row[a], self.row[b], self.how.resamples, self.how.seed)
         return bootstrap_test(
             *(self.means.map(partial(np.take, indices=self._position(name), axis=-1)) for name in (a, b))
         )
@@ -260,5 +261,5 @@ class MetricCells:
         ratios = self.means.map(of)
         if not np.isfinite(ratios.value):
             return None, None
-        is_fixed = name in (random, oracle) or self.method == LEGACY
-        return float(ratios.value), None if is_fixed else ratios.interval(self.method)
+        is_fixed = name in (random, oracle) or self.how.method == LEGACY
+        return float(ratios.value), None if is_fixed else ratios.interval(self.how.method)
