@@ -267,6 +267,42 @@ def failure_modes(
     ['bleu', 's_emb', 'bertscore', 'radgraph']
     """
     rated = ratings if isinstance(ratings, Ratings) else read_ratings(ratings)
+    candidates = _candidates(rated)
+    wanted = _wanted(rated, categories)
+    points = _points(rated, candidates)
+    means_of = _study_means(rated, candidates)
+    rows: list[dict[str, Any]] = []
+    for category, kind in product(wanted, KINDS):
+        column = rated.categories.index(category)
+        family = _Family(
+            category,
+            kind,
+            {name: points[kind, name][:, column] for name in candidates},
+            {name: means_of[kind, name][:, column] for name in candidates},
+        )
+        rows += family.tests(direction, rate)
+    means = {kind: np.array([points[kind, name].mean(axis=0) for name in candidates]) for kind in KINDS}
+    n_tests = len(list(permutations(candidates, 2)))
+    signature = signed(
+        command="failure-modes",
+        ratings=identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
+        test="two-sample t, pooled variance, one-sided",
+        test_by_study="paired t of the means of studies, two-sided",
+        procedure="Benjamini-Hochberg within one category and one kind of errors",
+        families=2 * len(wanted),
+        tests_in_family={"paper": n_tests, "by_study": n_tests // 2},
+        rate=rate,
+        direction=direction,
+        categories=wanted,
+        pairs=len(rated.pairs),
+        studies=len(set(rated.studies)),
+        raters=len(rated.raters),
+    )
+    return FailureModes(candidates, rated.categories, means, pa.Table.from_pylist(rows, _SCHEMA), signature)
+
+
+def _candidates(rated: Ratings) -> list[str]:
+    """Return the candidate types of the ratings; raise InputError if there are fewer than two."""
     candidates = list(dict.fromkeys(rated.candidates or ()))
     if len(candidates) < 2:
         raise InputError(
@@ -275,6 +311,11 @@ def failure_modes(
             f"{len(candidates)}",
             "Add a column candidate_type.",
         )
+    return candidates
+
+
+def _wanted(rated: Ratings, categories: Sequence[str] | None) -> list[str]:
+    """Return the categories to test, each once; raise InputError if there is none, or one that nobody rated."""
     wanted = list(dict.fromkeys(rated.categories if categories is None else categories))
     unknown = [category for category in wanted if category not in rated.categories]
     if unknown or not wanted:
@@ -284,7 +325,12 @@ def failure_modes(
             f"{shown(*unknown) or 'none'}",
             "Correct `categories`.",
         )
-    points = {}  # float64[n, C], a row for each rater and study
+    return wanted
+
+
+def _points(rated: Ratings, candidates: Sequence[str]) -> dict[tuple[str, str], Array]:
+    """Return the errors of each kind and candidate, float64[n, C] with a row for each rater and study."""
+    points = {}
     for kind, candidate in product(KINDS, candidates):
         of_candidate = rated.errors(kind)[[name == candidate for name in rated.candidates or ()]]
         points[kind, candidate] = of_candidate.reshape(-1, len(rated.categories)).astype(np.float64)
@@ -296,62 +342,58 @@ def failure_modes(
             str(few),
             "Rate more studies.",
         )
+    return points
 
-    means_of = _study_means(rated, candidates)
-    pairs = list(permutations(candidates, 2))
-    rows: list[dict[str, Any]] = []
-    for category, kind in product(wanted, KINDS):
-        column = rated.categories.index(category)
-        sides = [[points[kind, name][:, column] for name in side] for side in zip(*pairs, strict=True)]
+
+@dataclass(frozen=True)
+class _Family:
+    """The errors of one category and one kind, whose tests are adjusted together."""
+
+    category: str
+    kind: str
+    points: dict[str, Array]  # by candidate, float64[n], one for each rater and study
+    means: dict[str, Array]  # by candidate, float64[S], means over raters, of the studies that have all candidates
+
+    def tests(self, direction: str, rate: float) -> list[dict[str, Any]]:
+        """Return a row of the table for each directed pair of candidates: the paper's test, then that by study."""
+        pairs = list(permutations(self.points, 2))
+        sides = [[self.points[name] for name in side] for side in zip(*pairs, strict=True)]
         t, p_values = pooled_t_tests(sides[0], sides[1], direction)
         critical, decisions = benjamini_hochberg(p_values, rate)
-        by_study = {pair: study_test(*(means_of[kind, name][:, column] for name in pair)) for pair in pairs}
-        differences = [*combinations(candidates, 2)]
-        study_p_values = [p for pair in differences if (p := by_study[pair]["study_p_value"]) is not None]
-        study_p = (
-            dict(zip(map(frozenset, differences), adjusted(study_p_values), strict=True)) if study_p_values else {}
-        )
-        for i, (a, b) in enumerate(pairs):
-            by_both = study_p.get(frozenset((a, b)))
-            in_order = (a, b) if direction == "more" else (b, a)
-            more, fewer = (means_of[kind, name][:, column].sum() for name in in_order)
-            rows.append(
-                {
-                    "errors": kind,
-                    "category": category,
-                    "a": a,
-                    "direction": DIRECTIONS[direction],
-                    "b": b,
-                    "t": float(t[i]) if np.isfinite(t[i]) else None,
-                    "p_value": float(p_values[i]),
-                    "critical_value": float(critical[i]),
-                    "significant": bool(decisions[i]),
-                    "mean_a": float(sides[0][i].mean()),
-                    "mean_b": float(sides[1][i].mean()),
-                    "n_a": len(sides[0][i]),
-                    "n_b": len(sides[1][i]),
-                    **by_study[a, b],
-                    "study_p_adjusted": by_both,
-                    "study_significant": by_both is not None and by_both <= rate and bool(difference(more, fewer) > 0),
-                }
-            )
-    means = {kind: np.array([points[kind, name].mean(axis=0) for name in candidates]) for kind in KINDS}
-    signature = signed(
-        command="failure-modes",
-        ratings=identify(Path(ratings)) if isinstance(ratings, str | Path) else rated.source,
-        test="two-sample t, pooled variance, one-sided",
-        test_by_study="paired t of the means of studies, two-sided",
-        procedure="Benjamini-Hochberg within one category and one kind of errors",
-        families=2 * len(wanted),
-        tests_in_family={"paper": len(pairs), "by_study": len(pairs) // 2},
-        rate=rate,
-        direction=direction,
-        categories=wanted,
-        pairs=len(rated.pairs),
-        studies=len(set(rated.studies)),
-        raters=len(rated.raters),
-    )
-    return FailureModes(candidates, rated.categories, means, pa.Table.from_pylist(rows, _SCHEMA), signature)
+        p_by_study = self._p_by_study()
+        return [
+            {
+                "errors": self.kind,
+                "category": self.category,
+                "a": a,
+                "direction": DIRECTIONS[direction],
+                "b": b,
+                "t": float(t[i]) if np.isfinite(t[i]) else None,
+                "p_value": float(p_values[i]),
+                "critical_value": float(critical[i]),
+                "significant": bool(decisions[i]),
+                "mean_a": float(self.points[a].mean()),
+                "mean_b": float(self.points[b].mean()),
+                "n_a": len(self.points[a]),
+                "n_b": len(self.points[b]),
+                **study_test(self.means[a], self.means[b]),
+                "study_p_adjusted": (p := p_by_study.get(frozenset((a, b)))),
+                "study_significant": p is not None and p <= rate and self._has_more(a, b, direction),
+            }
+            for i, (a, b) in enumerate(pairs)
+        ]
+
+    def _p_by_study(self) -> dict[frozenset[str], float]:
+        """Return the adjusted p-value of each difference, by its two candidates; empty without two studies."""
+        pairs = [*combinations(self.means, 2)]
+        p_values = [study_test(self.means[a], self.means[b])["study_p_value"] for a, b in pairs]
+        defined = [p for p in p_values if p is not None]  # all of them, or none
+        return dict(zip(map(frozenset, pairs), adjusted(defined), strict=True)) if defined else {}
+
+    def _has_more(self, a: str, b: str, direction: str) -> bool:
+        """Return whether the studies' means have the direction that is tested."""
+        more, fewer = (self.means[name].sum() for name in ((a, b) if direction == "more" else (b, a)))
+        return bool(difference(more, fewer) > 0)
 
 
 def pooled_t_tests(

@@ -7,7 +7,7 @@ under one fit without the studies of both (leave-pair-out: Airola et al., Comput
 2011).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -191,73 +191,141 @@ def fit_composite(
     """
     names = names_of(metrics)
     if isinstance(table, Rated) or scores or samples is not None:
-        rated, scored, source = read_rated(table, scores, samples, None if scores else names)
-        if TAU not in rated.statistics:
-            raise InputError(
-                "ratings",
-                "must be counts or grades for a composite, which predicts a number",
-                f"preferences or orders in {rated.source}",
-                "Use `mo.compare_metrics` for such ratings.",
-            )
-        kind = rated.kinds[0] if errors == "errors" else errors
-        if kind not in rated.kinds:
-            raise InputError(
-                "errors", f"must be one of {', '.join(rated.kinds)} of ratings", shown(errors), "Choose one."
-            )
-        where = rated.source if isinstance(table, Rated) else str(table)
-        column_of = _columns(list(scored), names, where)
-        columns = {metric: scored[column] for metric, column in column_of.items()}
-        studies, y = rated.studies, rated.by_rater(kind).mean(axis=0)
-        source = {**source, "errors": kind}
-        unused = [column for column in scored if column not in column_of.values()]
-        title = name or "composite"
+        observed = _of_ratings(table, scores, samples, names, errors)
     else:
-        path = existing_file(Path(table))
-        read, where = read_table(path), str(path)
-        named = _columns(read.names, names, where)
-        studies = canonical_ids(read.column(study), f"column {shown(study)} of {path}", mimic=False)
-        columns = {metric: read.numbers(column) for metric, column in named.items()}
-        y = read.numbers(errors)
-        unused = [column for column in read.names if direction_of(column) and column not in named.values()]
-        source = {"table": path.name, "sha256": sha256(path), "errors": errors, "study": study}
-        title = name or path.stem
-    if unused and names is None:
-        source["unused"] = unused
-    x = np.stack([*columns.values()], axis=1)
-    _check_columns(x, y, studies, list(columns), where)
-    mean, scale, intercept = x.mean(axis=0), x.std(axis=0), float(y.mean())
-    z = (x - mean) / scale
-    weights = np.linalg.lstsq(z, y - intercept)[0]
-    predicted = intercept + z @ weights
-    drawn = draw(studies, RESAMPLES, _SEED)
-    of_errors, inside = side(y, drawn), _signs(predicted[:, None] - predicted, y)
-    held_out = _signs_held_out(z, y, drawn.member)
-    fit: dict[str, Any] = {
-        "pairs": len(y),
-        "studies": len(set(studies)),
-        "r2": float(1 - ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum()),
-    }
-    for name_of_tau, signs in (("tau_b", inside), ("tau_b_held_out", held_out)):
-        tau = interval_row(TAU, tau_b(of_signs(signs, drawn), of_errors, drawn), drawn)
-        fit |= {name_of_tau: tau["value"], f"{name_of_tau}_low": tau["low"], f"{name_of_tau}_high": tau["high"]}
-    errors_of = _standard_errors(z, y - predicted, drawn.member).tolist()
-    numbers = zip(columns, mean.tolist(), scale.tolist(), weights.tolist(), strict=True)
+        observed = _of_table(table, names, errors, study)
+    source = observed.source
+    if observed.unused and names is None:
+        source = {**source, "unused": observed.unused}
+    _check_columns(observed)
+    regression = _Regression.of(observed.x, observed.errors)
     return Composite(
         {
             "format": FORMAT,
             "version": VERSION,
-            "name": title,
+            "name": name or observed.name,
             "direction": "lower",
-            "terms": {metric: {"mean": m, "scale": s, "weight": w} for metric, m, s, w in numbers},
-            "intercept": intercept,
-            "fit": {
-                **fit,
-                "bootstrap": bootstrap("study", RESAMPLES, _SEED),
-                "standard_errors": dict(zip(columns, errors_of, strict=True)),
-            },
+            "terms": regression.terms(observed.columns),
+            "intercept": regression.intercept,
+            "fit": _fit_entry(regression, observed),
             "source": {**source, "fitted_by": f"metric-oracle {version('metric-oracle')}"},
         }
     )
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """The rated pairs on which a composite is fitted."""
+
+    columns: dict[str, Array]  # by metric, the scores of the n pairs, float64[n]
+    errors: Array  # float64[n], number of errors to predict
+    studies: list[str]  # the study of each pair
+    unused: list[str]  # names of columns of scores that the fit does not use
+    source: dict[str, Any]  # what was read, for the signature
+    name: str  # of the composite, if the user gives none
+    where: str  # name of the table in messages
+
+    @property
+    def x(self) -> Array:
+        """The scores, float64[n, m]."""
+        return np.stack([*self.columns.values()], axis=1)
+
+
+def _of_ratings(
+    table: str | Path | Rated, scores: ScoreFiles, samples: Texts | None, names: Sequence[str] | None, errors: str
+) -> _Observed:
+    """Return the pairs of counted errors or grades, with their scores; the mean over raters is predicted."""
+    rated, scored, source = read_rated(table, scores, samples, None if scores else names)
+    if TAU not in rated.statistics:
+        raise InputError(
+            "ratings",
+            "must be counts or grades for a composite, which predicts a number",
+            f"preferences or orders in {rated.source}",
+            "Use `mo.compare_metrics` for such ratings.",
+        )
+    kind = rated.kinds[0] if errors == "errors" else errors
+    if kind not in rated.kinds:
+        raise InputError("errors", f"must be one of {', '.join(rated.kinds)} of ratings", shown(errors), "Choose one.")
+    where = rated.source if isinstance(table, Rated) else str(table)
+    column_of = _columns(list(scored), names, where)
+    return _Observed(
+        columns={metric: scored[column] for metric, column in column_of.items()},
+        errors=rated.by_rater(kind).mean(axis=0),
+        studies=rated.studies,
+        unused=[column for column in scored if column not in column_of.values()],
+        source={**source, "errors": kind},
+        name="composite",
+        where=where,
+    )
+
+
+def _of_table(table: str | Path, names: Sequence[str] | None, errors: str, study: str) -> _Observed:
+    """Return the pairs of a table with columns of scores, of the number of errors, and of the study."""
+    path = existing_file(Path(table))
+    read = read_table(path)
+    column_of = _columns(read.names, names, str(path))
+    studies = canonical_ids(read.column(study), f"column {shown(study)} of {path}", mimic=False)
+    return _Observed(
+        columns={metric: read.numbers(column) for metric, column in column_of.items()},
+        errors=read.numbers(errors),
+        studies=studies,
+        unused=[column for column in read.names if direction_of(column) and column not in column_of.values()],
+        source={"table": path.name, "sha256": sha256(path), "errors": errors, "study": study},
+        name=path.stem,
+        where=str(path),
+    )
+
+
+@dataclass(frozen=True)
+class _Regression:
+    """A linear regression of the number of errors on standardised scores."""
+
+    z: Array  # float64[n, m], the standardised scores
+    y: Array  # float64[n], the errors
+    mean: Array  # float64[m], with which the scores were standardised
+    scale: Array  # float64[m]
+    intercept: float
+    weights: Array  # float64[m]
+
+    @classmethod
+    def of(cls, x: Array, y: Array) -> "_Regression":
+        """Fit the weights of scores float64[n, m]."""
+        mean, scale, intercept = x.mean(axis=0), x.std(axis=0), float(y.mean())
+        z = (x - mean) / scale
+        return cls(z, y, mean, scale, intercept, np.linalg.lstsq(z, y - intercept)[0])
+
+    @property
+    def predicted(self) -> Array:
+        """The errors that the fit predicts for each pair, float64[n]."""
+        return self.intercept + self.z @ self.weights
+
+    @property
+    def r2(self) -> float:
+        """The share of the errors' variance that the fit explains."""
+        return float(1 - ((self.y - self.predicted) ** 2).sum() / ((self.y - self.y.mean()) ** 2).sum())
+
+    def terms(self, metrics: Iterable[str]) -> dict[str, dict[str, float]]:
+        """Return the terms of the composite by metric."""
+        numbers = zip(metrics, self.mean.tolist(), self.scale.tolist(), self.weights.tolist(), strict=True)
+        return {metric: {"mean": m, "scale": s, "weight": w} for metric, m, s, w in numbers}
+
+
+def _fit_entry(regression: _Regression, observed: _Observed) -> dict[str, Any]:
+    """Return what a weights file says of the fit: how well it predicts, also what it has not seen, and its errors."""
+    z, y, predicted = regression.z, regression.y, regression.predicted
+    fit: dict[str, Any] = {"pairs": len(y), "studies": len(set(observed.studies)), "r2": regression.r2}
+    drawn = draw(observed.studies, RESAMPLES, _SEED)
+    of_errors, inside = side(y, drawn), _signs(predicted[:, None] - predicted, y)
+    held_out = _signs_held_out(z, y, drawn.member)
+    for name, signs in (("tau_b", inside), ("tau_b_held_out", held_out)):
+        tau = interval_row(TAU, tau_b(of_signs(signs, drawn), of_errors, drawn), drawn)
+        fit |= {name: tau["value"], f"{name}_low": tau["low"], f"{name}_high": tau["high"]}
+    errors = _standard_errors(z, y - predicted, drawn.member).tolist()
+    return {
+        **fit,
+        "bootstrap": bootstrap("study", RESAMPLES, _SEED),
+        "standard_errors": dict(zip(observed.columns, errors, strict=True)),
+    }
 
 
 def _signs(differences: Array, y: Array) -> Array:
@@ -329,11 +397,9 @@ def _columns(names: Sequence[str], metrics: Sequence[str] | None, where: str) ->
     return {metric: column if column in names else in_file.get(metric, column) for metric, column in columns.items()}
 
 
-def _check_columns(x: np.ndarray, y: np.ndarray, studies: list[str], columns: list[str], where: str) -> None:
-    """Raise InputError unless the scores `x`, float64[n, m], determine the weights of a composite that predicts `y`.
-
-    `where` names the table in messages.
-    """
+def _check_columns(observed: _Observed) -> None:
+    """Raise InputError unless the scores determine the weights of a composite that predicts the errors."""
+    x, y, studies, columns, where = observed.x, observed.errors, observed.studies, [*observed.columns], observed.where
     if len(set(studies)) < 2:
         raise InputError(
             "pairs",
