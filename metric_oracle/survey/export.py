@@ -4,7 +4,7 @@ A missing answer is never counted as 0. Raters who have not finished are left ou
 pairs that all raters finished.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -197,77 +197,126 @@ def export_survey(
     survey, out = open_survey(folder), Path(out)
     check_folder(out)
     key = read_key(survey)
-    reasons = dict(leave_out or {})
-    wrong = [rater for rater, reason in reasons.items() if rater not in survey.raters or not reason.strip()]
-    if wrong:
-        value = shown(*wrong[:1]) + (", without a reason" if wrong[0] in survey.raters else "")
-        raise InputError(
-            "leave_out", f"must name raters of {', '.join(survey.raters)}, each with a reason", value, "Correct it."
-        )
+    reasons = _checked_reasons(leave_out or {}, survey)
     main, again = (list(_pairs(survey, key, is_repeat)) for is_repeat in (False, True))
-    histories = {rater: survey.log(rater).read() for rater in survey.raters if rater not in reasons}
-    counts = {
-        rater: {position: event.counts for position, event in history.latest.items() if not event.open_cells}
-        for rater, history in histories.items()
-    }
-    unfinished = {
-        rater: open_cells(survey, histories[rater])
-        for rater, done in counts.items()
-        if any(pair.position not in done for pair in main)
-    }
-    finished = {rater: done for rater, done in counts.items() if partial or rater not in unfinished}
-    pairs = [pair for pair in main if all(pair.position in done for done in finished.values())]
-    if not finished or not pairs:
-        listed = ", ".join(f"{rater} ({n:,} open cells)" for rater, n in unfinished.items()) or "no rater"
+    answers = _Answers.of(survey, main, reasons, partial)
+    pairs = answers.complete(main)
+    if not answers.counts or not pairs:
+        listed = ", ".join(f"{rater} ({n:,} open cells)" for rater, n in answers.unfinished.items()) or "no rater"
         waiting = "Wait, or add `partial=True`."
         step = "Leave out the raters who have hardly begun, with `leave_out={NAME: REASON}`." if partial else waiting
         raise InputError(f"there are no finished ratings to export; not finished: {listed}.", step)
-    repeated = [pair for pair in again if all(pair.position in done for done in finished.values())]
-    is_balanced = len(pairs) == len({pair.study_id for pair in main}) * len(key["candidates"])
-    number_of = {study: i for i, study in enumerate(dict.fromkeys(pair.study_id for pair in pairs))}
+    layout = _Layout.of(pairs, len({pair.study_id for pair in main}) * len(key["candidates"]))
+    repeated = answers.complete(again)
     notes = {
         "survey": survey.fingerprint,
         "exported": datetime.now(UTC).isoformat(timespec="seconds"),
         "made_by": f"metric-oracle {version('metric-oracle')}",
-        "raters": list(finished),
+        "raters": list(answers.counts),
         "left_out": reasons,
-        "unfinished": {} if partial else unfinished,
-        "unsure": [survey.log(rater).unsure for rater in finished if histories[rater].is_unsure],
+        "unfinished": {} if partial else answers.unfinished,
+        "unsure": answers.unsure,
         "pairs": len(pairs),
         "pairs_left_out": len(main) - len(pairs),
-        "studies": len(number_of),
+        "studies": len(layout.number_of),
         "repeated_pairs": len(repeated),
-        "contradictions": {rater: n for rater, done in finished.items() if (n := _contradictions(pairs, done))},
+        "contradictions": {rater: n for rater, done in answers.counts.items() if (n := _contradictions(pairs, done))},
         "categories": survey.categories,
         **{name: key[name] for name in ("candidates", "sources", "references", "seed", "identical")},
         "order": key.get("order", "shared"),
         "strata": _strata(key),
     }
-
+    tables = {"ratings.csv": _ratings(pairs, answers.counts, list(survey.categories), layout)}
+    if repeated:
+        tables["repeats.csv"] = _ratings(repeated, answers.counts, list(survey.categories), layout)
+    tables |= _texts(pairs, layout, key["candidates"])
     with new_folder(out, 0o700) as temporary:
-        labels = list(survey.categories)
-        _write_csv(temporary / "ratings.csv", _ratings(pairs, finished, labels, number_of, is_balanced))
-        if repeated:
-            _write_csv(temporary / "repeats.csv", _ratings(repeated, finished, labels, number_of, is_balanced))
-        ids = [_pair_id(pair, number_of, is_balanced) for pair in pairs]
-        references, predictions = ([pair.texts[side] for pair in pairs] for side in (0, 1))
-        _write_csv(temporary / "pairs_references.csv", {"query_id": ids, "report": references})
-        _write_csv(temporary / "pairs_candidates.csv", {"query_id": ids, "report": predictions})
-        samples = {"pair_id": ids, "reference": references, "prediction": predictions}
-        if is_balanced:
-            of_study = {pair.study_id: pair.texts[0] for pair in pairs}
-            texts = {(pair.study_id, pair.candidate): pair.texts[1] for pair in pairs}
-            samples = {"study_id": list(of_study), "gt_report": list(of_study.values())}
-            samples |= {name: [texts[study, name] for study in of_study] for name in key["candidates"]}
-        _write_csv(temporary / "samples.csv", samples)
-        _scored(pairs, ids, key).write(temporary / "scores.csv")
+        for name, columns in tables.items():
+            _write_csv(temporary / name, columns)
+            sign(temporary / name, {"command": "survey export", **{n: notes[n] for n in ("survey", "made_by")}})
+        _scored(pairs, layout.ids(pairs), key).write(temporary / "scores.csv")  # has a signature of its own
         write_json(temporary / "notes.json", notes)
-        for path in temporary.glob("*.csv"):
-            if path.name != "scores.csv":  # which has its signature
-                sign(path, {"command": "survey export", "survey": survey.fingerprint, "made_by": notes["made_by"]})
         for path in temporary.iterdir():
             path.chmod(0o600)
     return Export(out, notes)
+
+
+def _checked_reasons(leave_out: Mapping[str, str], survey: Survey) -> dict[str, str]:
+    """Return rater -> reason to leave them out; raise InputError for an unknown rater, or without a reason."""
+    wrong = [rater for rater, reason in leave_out.items() if rater not in survey.raters or not reason.strip()]
+    if wrong:
+        value = shown(*wrong[:1]) + (", without a reason" if wrong[0] in survey.raters else "")
+        raise InputError(
+            "leave_out", f"must name raters of {', '.join(survey.raters)}, each with a reason", value, "Correct it."
+        )
+    return dict(leave_out)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What the raters of an export have answered."""
+
+    counts: dict[str, dict[tuple[int, int], Counts]]  # rater -> position of a finished pair -> counts
+    unfinished: dict[str, int]  # open cells of the raters who have not finished
+    unsure: list[str]  # a sentence for each log that may lack its last saves
+
+    @classmethod
+    def of(cls, survey: Survey, pairs: Sequence[_Pair], left_out: Container[str], partial: bool) -> "_Answers":
+        """Read the logs of all raters but `left_out`; those who have not finished `pairs` count only if `partial`."""
+        histories = {rater: survey.log(rater).read() for rater in survey.raters if rater not in left_out}
+        counts = {
+            rater: {position: event.counts for position, event in history.latest.items() if not event.open_cells}
+            for rater, history in histories.items()
+        }
+        unfinished = {
+            rater: open_cells(survey, histories[rater])
+            for rater, done in counts.items()
+            if any(pair.position not in done for pair in pairs)
+        }
+        used = {rater: done for rater, done in counts.items() if partial or rater not in unfinished}
+        return cls(used, unfinished, [survey.log(rater).unsure for rater in used if histories[rater].is_unsure])
+
+    def complete(self, pairs: Sequence[_Pair]) -> list[_Pair]:
+        """Return those of the pairs that all raters have finished."""
+        return [pair for pair in pairs if all(pair.position in done for done in self.counts.values())]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How the files name studies and pairs."""
+
+    number_of: dict[str, int]  # number of each study
+    # Whether every study has every candidate type: the files then are as ReXVal's, which has numbers of studies.
+    is_balanced: bool
+
+    @classmethod
+    def of(cls, pairs: Sequence[_Pair], n_all: int) -> "_Layout":
+        """Return the layout of the exported pairs; `n_all` is the number of studies by that of candidate types."""
+        number_of = {study: i for i, study in enumerate(dict.fromkeys(pair.study_id for pair in pairs))}
+        return cls(number_of, len(pairs) == n_all)
+
+    def ids(self, pairs: Iterable[_Pair]) -> list[str]:
+        """Return "study/candidate type" of each pair, where the study is its number or, if unbalanced, its id."""
+        return [
+            f"{self.number_of[pair.study_id] if self.is_balanced else pair.study_id}/{pair.candidate}" for pair in pairs
+        ]
+
+
+def _texts(pairs: Sequence[_Pair], layout: _Layout, candidates: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
+    """Return the columns of the files with the texts of the pairs, by the name of the file."""
+    ids = layout.ids(pairs)
+    references, predictions = ([pair.texts[side] for pair in pairs] for side in (0, 1))
+    samples = {"pair_id": ids, "reference": references, "prediction": predictions}
+    if layout.is_balanced:
+        of_study = {pair.study_id: pair.texts[0] for pair in pairs}
+        texts = {(pair.study_id, pair.candidate): pair.texts[1] for pair in pairs}
+        samples = {"study_id": list(of_study), "gt_report": list(of_study.values())}
+        samples |= {name: [texts[study, name] for study in of_study] for name in candidates}
+    return {
+        "pairs_references.csv": {"query_id": ids, "report": references},
+        "pairs_candidates.csv": {"query_id": ids, "report": predictions},
+        "samples.csv": samples,
+    }
 
 
 def _strata(key: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
@@ -321,23 +370,16 @@ def _contradictions(pairs: Sequence[_Pair], counts: Mapping[tuple[int, int], Cou
     return sum(a != b for group in groups.values() for a, b in combinations(group, 2))
 
 
-def _pair_id(pair: _Pair, number_of: Mapping[str, int], is_balanced: bool) -> str:
-    """Return "study/candidate type", where the study is its number if `is_balanced`, see `_ratings`, else its id."""
-    return f"{number_of[pair.study_id] if is_balanced else pair.study_id}/{pair.candidate}"
-
-
 def _ratings(
     pairs: Sequence[_Pair],
     counts: Mapping[str, Mapping[tuple[int, int], Counts]],
     labels: Sequence[str],
-    number_of: Mapping[str, int],
-    is_balanced: bool,
+    layout: _Layout,
 ) -> dict[str, list[Any]]:
     """Return the columns of the table of ratings, with one row per pair, category, rater and significance.
 
-    `counts` is rater -> position of a pair -> counts, `labels` are those of the categories, and `number_of` has the
-    number of each study. If `is_balanced` (all studies have all candidate types), the columns are those of ReXVal's
-    published table, which has numbers of studies; otherwise there are ids of pairs and studies.
+    `counts` is rater -> position of a pair -> counts, and `labels` are those of the categories. A balanced table has
+    ReXVal's columns, with numbers of studies; another one has ids of pairs and studies.
     """
     rows = [
         (pair, label, rater, significant, of_rater[pair.position][category][0 if significant else 1])
@@ -346,13 +388,12 @@ def _ratings(
         for rater, of_rater in counts.items()
         for significant in (True, False)
     ]
-    by_pair = {
-        "pair_id": [_pair_id(pair, number_of, is_balanced) for pair, *_ in rows],
-        "study_id": [pair.study_id for pair, *_ in rows],
-    }
+    of_row = [pair for pair, *_ in rows]
+    is_balanced = layout.is_balanced
+    by_pair = {"pair_id": layout.ids(of_row), "study_id": [pair.study_id for pair in of_row]}
     return {
-        **({"study_number": [number_of[pair.study_id] for pair, *_ in rows]} if is_balanced else by_pair),
-        "candidate_type": [pair.candidate for pair, *_ in rows],
+        **({"study_number": [layout.number_of[pair.study_id] for pair in of_row]} if is_balanced else by_pair),
+        "candidate_type": [pair.candidate for pair in of_row],
         "error_category": [label for _, label, *_ in rows],
         "rater_index" if is_balanced else "rater_id": [rater for _, _, rater, *_ in rows],
         "clinically_significant": [str(significant) for *_, significant, _ in rows],
