@@ -116,6 +116,94 @@ class _Column:
         return np.concatenate(self._parts)
 
 
+class _Builder:
+    """Graphs that are added one after another, and their table."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.texts: list[str | None] = []
+        self.tokens, self.labels, self.relation_types = _Numbers(), _Numbers(), _Numbers()
+        self.n_dangling = 0
+        self._same_text: dict[str | None, str | None] = {}
+        self.n_entities, self.entity_token, self.entity_label = _Column(), _Column(), _Column()
+        self.n_relations, self.relation_source = _Column(), _Column()
+        self.relation_target, self.relation_type = _Column(), _Column()
+
+    def add(self, key: str, graph: dict[str, Any], text: str | None) -> None:
+        """Add a graph as parsed from JSON; another form raises KeyError, TypeError, ValueError or AttributeError."""
+        entities = graph["entities"]
+        if not _TEXT.issuperset(map(type, entities)):
+            entities = with_text_keys(entities)
+        place_of = dict(zip(entities, range(len(entities)), strict=False))
+        # The loop sees every mention of a corpus, and local names are faster than attributes.
+        tokens, labels, kinds = self.tokens, self.labels, self.relation_types
+        token_of, label_of, types = self.entity_token.last, self.entity_label.last, self.relation_type.last
+        sources, targets = self.relation_source.last, self.relation_target.last
+        before = len(types)
+        for source, entity in enumerate(entities.values()):
+            token_of.append(tokens[entity["tokens"]])
+            label_of.append(labels[entity["label"]])
+            for kind, target_key in entity["relations"]:
+                if target_key in place_of:
+                    sources.append(source)
+                    targets.append(place_of[target_key])
+                    types.append(kinds[kind])
+                else:
+                    self.n_dangling += 1
+        self.texts.append(self._same_text.setdefault(text, text))
+        self.keys.append(key)
+        self.n_entities.last.append(len(entities))
+        self.n_relations.last.append(len(types) - before)
+        if len(token_of) > AT_ONCE:
+            self._store()
+
+    def _store(self) -> None:
+        """Move all numbers to arrays."""
+        for column in (self.n_entities, self.entity_token, self.entity_label, self.n_relations):
+            column.store()
+        for column in (self.relation_source, self.relation_target, self.relation_type):
+            column.store()
+
+    def check(self, path: str | Path) -> None:
+        """Raise InputError unless there is a graph, and all strings are text."""
+        if not self.keys:
+            raise InputError(f"{path} has no graph.", "Check the file.")
+        for column, strings in (
+            ("tokens", self.tokens),
+            ("label", self.labels),
+            ("relation type", self.relation_types),
+            ("text", self._same_text),
+        ):
+            if not all(isinstance(string, str) or (string is None and column == "text") for string in strings):
+                raise InputError(column, "must be text everywhere", f"another type in {path}", "Pass a RadGraph file.")
+
+    def table(self, path: str | Path) -> GraphTable:
+        """Return the table of all graphs; `path` is for messages."""
+        self.check(path)
+        keys, by_position = self.keys, _are_positions(self.keys)
+        if not by_position:
+            keys = canonical_ids(keys, f"the keys of {path}")
+            check_unique(keys, f"the keys of {path}")
+        return GraphTable(
+            keys=keys,
+            keyed_by="position" if by_position else "study",
+            schema=_schema(self.labels, path),
+            texts=self.texts,
+            tokens=list(self.tokens),
+            labels=list(self.labels),
+            relation_types=list(self.relation_types),
+            entity_ptr=_offsets(self.n_entities.array()),
+            entity_token=self.entity_token.array(),
+            entity_label=self.entity_label.array(),
+            relation_ptr=_offsets(self.n_relations.array()),
+            relation_source=self.relation_source.array(),
+            relation_target=self.relation_target.array(),
+            relation_type=self.relation_type.array(),
+            n_dangling=self.n_dangling,
+            path=str(path),
+        )
+
+
 def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable:
     """Read a RadGraph file, .json or .json.gz; if it has several graphs for each report, those of `annotator`."""
     path = existing_file(Path(path))
@@ -127,38 +215,14 @@ def read_graphs(path: str | Path, *, annotator: str | None = None) -> GraphTable
 
 def graph_table(pairs: Iterable[tuple[str, Any]], path: str | Path, annotator: str | None = None) -> GraphTable:
     """Return the table of pairs (key, graph as parsed from JSON), see `read_graphs`; `path` is for messages."""
-    keys: list[str] = []
-    texts: list[str | None] = []
-    tokens, labels, relation_types = _Numbers(), _Numbers(), _Numbers()
-    same_text: dict[str | None, str | None] = {}
-    built = [_Column() for _ in range(7)]
-    n_entities, entity_token, entity_label, n_relations, relation_source, relation_target, relation_type = (
-        column.last for column in built
-    )
-    n_dangling = 0
-
+    built = _Builder()
     for key, graph in pairs:
         try:
-            graph_text = graph.get("text")
+            text = graph.get("text")
             if annotator is not None or "entities" not in graph:
                 graph = _of_annotator(graph, annotator, key, path)
-                graph_text = graph.get("text", graph_text)
-            entities = graph["entities"]
-            if not _TEXT.issuperset(map(type, entities)):
-                entities = with_text_keys(entities)
-            place_of = dict(zip(entities, range(len(entities)), strict=False))
-            before = len(relation_type)
-            for source, entity in enumerate(entities.values()):
-                entity_token.append(tokens[entity["tokens"]])
-                entity_label.append(labels[entity["label"]])
-                for kind, target_key in entity["relations"]:
-                    if target_key in place_of:
-                        relation_source.append(source)
-                        relation_target.append(place_of[target_key])
-                        relation_type.append(relation_types[kind])
-                    else:
-                        n_dangling += 1
-            texts.append(same_text.setdefault(graph_text, graph_text))
+                text = graph.get("text", text)
+            built.add(key, graph, text)
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -168,45 +232,7 @@ def graph_table(pairs: Iterable[tuple[str, Any]], path: str | Path, annotator: s
                 f"another form for {shown(key)} in {path}",
                 "Pass a RadGraph file.",
             ) from None
-        keys.append(key)
-        n_entities.append(len(entities))
-        n_relations.append(len(relation_type) - before)
-        if len(entity_token) > AT_ONCE:
-            for part in built:
-                part.store()
-
-    if not keys:
-        raise InputError(f"{path} has no graph.", "Check the file.")
-    for column, strings in (
-        ("tokens", tokens),
-        ("label", labels),
-        ("relation type", relation_types),
-        ("text", same_text),
-    ):
-        if not all(isinstance(string, str) or (string is None and column == "text") for string in strings):
-            raise InputError(column, "must be text everywhere", f"another type in {path}", "Pass a RadGraph file.")
-    by_position = _are_positions(keys)
-    if not by_position:
-        keys = canonical_ids(keys, f"the keys of {path}")
-        check_unique(keys, f"the keys of {path}")
-    return GraphTable(
-        keys=keys,
-        keyed_by="position" if by_position else "study",
-        schema=_schema(labels, path),
-        texts=texts,
-        tokens=list(tokens),
-        labels=list(labels),
-        relation_types=list(relation_types),
-        entity_ptr=_offsets(built[0].array()),
-        entity_token=built[1].array(),
-        entity_label=built[2].array(),
-        relation_ptr=_offsets(built[3].array()),
-        relation_source=built[4].array(),
-        relation_target=built[5].array(),
-        relation_type=built[6].array(),
-        n_dangling=n_dangling,
-        path=str(path),
-    )
+    return built.table(path)
 
 
 def _offsets(sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
