@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,7 +47,7 @@ from metric_oracle.findings.results import FIXED, Results, read_results, read_sc
 from metric_oracle.findings.writing import check_folder
 from metric_oracle.indexes.shards import section_of
 from metric_oracle.raters.ratings import CATEGORIES
-from metric_oracle.reading import Given, attached
+from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.retrieval.search_signature import digest
 from metric_oracle.sides import Nouns, Sides
 from metric_oracle.survey.folder import FORMAT, VERSION, Survey, open_survey
@@ -192,67 +193,101 @@ def create_survey(
     out, options = Path(out), options or DEFAULTS
     check_folder(out)
     _check_names(list(candidates), list(raters), options)
-    tests = attached(references)
-    studies, stratify = options.studies, options.stratify
-    if isinstance(stratify, str | Path):
-        stratify = read_strata(stratify, tests.options.id_column)
+    tests, strata = attached(references), options.stratify
+    if isinstance(strata, str | Path):
+        strata = read_strata(strata, tests.options.id_column)
     categories = _categories(options.categories)
-    text = INSTRUCTIONS if options.instructions is None else read_text(Path(options.instructions))[0]
-    sides_of = {name: attached(source) for name, source in candidates.items()}
-    results = {name: _read_results(side.data) for name, side in sides_of.items()}
-    default = section_of(*results.values())
-    models = {name: side for name, side in sides_of.items() if not isinstance(results[name], Results)}
-    sides = Sides.of(tests, models, _OF_CANDIDATES).read(default)
-    reports = sides.read_truth
-    candidate_data = {
-        name: _of_model(name, sides, source) if name in models else (_of_results(name, reports, source), {})
-        for name, source in results.items()
-    }
-    read = {name: texts for name, (texts, _) in candidate_data.items()}
-    reference_of = dict(zip(reports.ids, reports.texts, strict=True))
-    usable = [study for study in reports.ids if not options.unequal or any(study in texts for texts in read.values())]
-    if len(usable) < studies:
-        raise InputError(
-            "studies",
-            f"must be at most {len(usable):,}, the references to draw from",
-            studies,
-            "Draw fewer, give more references, or check the ids.",
-        )
-
+    instructions = INSTRUCTIONS if options.instructions is None else read_text(Path(options.instructions))[0]
+    read = _Read.of(tests, {name: attached(source) for name, source in candidates.items()})
+    usable = read.usable(options)
     rng = np.random.default_rng(options.seed)
     shuffled = [usable[position] for position in rng.permutation(len(usable))]
-    drawn = shuffled[:studies] if stratify is None else _evenly(shuffled, studies, stratify)
+    drawn = shuffled[: options.studies] if strata is None else _evenly(shuffled, options.studies, strata)
     if not options.unequal:
-        _check_complete(drawn, read)
-    again = [drawn[position] for position in rng.permutation(studies)[: options.repeats]]
+        _check_complete(drawn, read.texts)
+    again = [drawn[position] for position in rng.permutation(options.studies)[: options.repeats]]
     pages, keys = [], []
     for position, study in enumerate([*drawn, *again]):
-        of_study = {name: texts[study] for name, texts in read.items() if study in texts}
-        names = [[*of_study][i] for i in rng.permutation(len(of_study))]
-        texts, positions = _arranged(names, of_study, options.identical)
-        pages.append({"reference": reference_of[study], "candidates": texts})
-        strata = {} if stratify is None else {"stratum": stratify[study]}
-        keys.append({"study_id": study, "positions": positions, "is_repeat": position >= studies, **strata})
-
-    own_orders = {rater: _own_order(pages, studies, rng) for rater in raters} if options.order == "per-rater" else {}
+        page, positions = read.page(study, options.identical, rng)
+        pages.append(page)
+        stratum = {} if strata is None else {"stratum": strata[study]}
+        keys.append({"study_id": study, "positions": positions, "is_repeat": position >= options.studies, **stratum})
+    is_own = options.order == "per-rater"
+    own_orders = {rater: _own_order(pages, options.studies, rng) for rater in raters} if is_own else {}
     content = {
         "format": FORMAT, "version": VERSION, "made_by": f"metric-oracle {version('metric-oracle')}",
-        "categories": categories, "instructions": text, "raters": list(raters), "studies": pages,
+        "categories": categories, "instructions": instructions, "raters": list(raters), "studies": pages,
         **({"orders": own_orders} if own_orders else {}),
     }  # fmt: skip
     key = {
         "seed": int(options.seed), "identical": options.identical, "order": options.order, "unequal": options.unequal,
         "candidates": list(candidates), "studies": keys,
-        "references": reports.source,
-        "strata": None if stratify is None else dict(Counter(stratify[study] for study in usable)),
-        "scores": {
-            name: {metric: [scores.get(study) for study in drawn] for metric, scores in by_metric.items()}
-            for name, (_, by_metric) in candidate_data.items()
-        },
-        "sources": {name: identify(Path(g.data)) for name, g in sides_of.items() if isinstance(g.data, str | Path)},
+        "references": read.references.source,
+        "strata": None if strata is None else dict(Counter(strata[study] for study in usable)),
+        "scores": read.scores_of(drawn),
+        "sources": read.sources,
     }  # fmt: skip
     _write_folder(out, content, key)
     return open_survey(out)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a survey is drawn from: the references, and the candidates of each type with their scores."""
+
+    references: Reports
+    texts: dict[str, dict[str, str]]  # candidate type -> study -> text
+    scores: dict[str, dict[str, dict[str, Any]]]  # candidate type -> metric -> study -> score
+    sources: dict[str, dict[str, Any]]  # candidate type -> what identifies its file, if it is of one
+
+    @classmethod
+    def of(cls, tests: AttachedReports, candidates: Mapping[str, AttachedReports]) -> "_Read":
+        """Read references and candidates, of one section."""
+        data = {name: _read_results(given.data) for name, given in candidates.items()}
+        results = {name: of_type for name, of_type in data.items() if isinstance(of_type, Results)}
+        models = {name: given for name, given in candidates.items() if name not in results}
+        sides = Sides.of(tests, models, _OF_CANDIDATES).read(section_of(*data.values()))
+        references = sides.read_truth
+        texts, scores = {}, {}
+        for name, of_type in data.items():
+            if name in results:
+                texts[name], scores[name] = _of_results(name, references, results[name]), {}
+            else:
+                texts[name], scores[name] = _of_model(name, sides), _scores(of_type)
+        files = {name: given.data for name, given in candidates.items() if isinstance(given.data, str | Path)}
+        return cls(references, texts, scores, {name: identify(Path(file)) for name, file in files.items()})
+
+    def usable(self, options: SurveyOptions) -> list[str]:
+        """Return the studies to draw from; raise InputError if they are too few."""
+        some = set[str]().union(*self.texts.values())
+        usable = [study for study in self.references.ids if not options.unequal or study in some]
+        if len(usable) < options.studies:
+            raise InputError(
+                "studies",
+                f"must be at most {len(usable):,}, the references to draw from",
+                options.studies,
+                "Draw fewer, give more references, or check the ids.",
+            )
+        return usable
+
+    def page(self, study: str, identical: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, int]]:
+        """Return what raters see of a study, its candidates in random order, and the position of each type."""
+        of_study = {name: texts[study] for name, texts in self.texts.items() if study in texts}
+        names = [[*of_study][i] for i in rng.permutation(len(of_study))]
+        texts, positions = _arranged(names, of_study, identical)
+        return {"reference": self._reference_of[study], "candidates": texts}, positions
+
+    @cached_property
+    def _reference_of(self) -> dict[str, str]:
+        """Study -> text of its reference."""
+        return dict(zip(self.references.ids, self.references.texts, strict=True))
+
+    def scores_of(self, studies: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
+        """Return candidate type -> metric -> score of each study, None where there is none."""
+        return {
+            name: {metric: [scores.get(study) for study in studies] for metric, scores in by_metric.items()}
+            for name, by_metric in self.scores.items()
+        }
 
 
 def _check_names(names: list[str], raters: list[str], options: SurveyOptions) -> None:
@@ -350,11 +385,11 @@ def _evenly(shuffled: Sequence[str], n_drawn: int, strata: Mapping[str, str]) ->
     return [study for study in shuffled if study in drawn]
 
 
-def _of_model(name: str, sides: Sides, source: Given) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """Return study -> text of the candidates of a model, and metric -> study -> score if their file has scores."""
+def _of_model(name: str, sides: Sides) -> dict[str, str]:
+    """Return study -> text of the candidates of a model."""
     truth, written, joined = sides.read_truth, sides.written[name], sides.join(name, inner=True)
     pairs = zip(joined.references, joined.predictions, strict=True)
-    return {truth.ids[i]: written.texts[row] for i, row in pairs}, _scores(source)
+    return {truth.ids[i]: written.texts[row] for i, row in pairs}
 
 
 def _of_results(name: str, references: Reports, source: Results) -> dict[str, str]:
