@@ -43,17 +43,14 @@ from metric_oracle.samples.matrices import (
     CountedIndex,
     MetricsOfSamples,
     OptionsOfSamples,
+    SampledGroups,
     SampledReports,
     checked_metrics,
-    entries,
     judged_matrices,
-    matrices,
-    of_samples,
-    scores_with,
     signature_of,
 )
 from metric_oracle.scores.groups import expected_scores
-from metric_oracle.sides import Nouns, Sides
+from metric_oracle.sides import Joined, Nouns, Sides
 from metric_oracle.statistics import (
     LEVEL,
     RESAMPLES,
@@ -366,38 +363,27 @@ def best_of(
         sides = Sides.of(references, {_NAME: candidates}, _SAMPLED)
         sides = sides.read(section_of(counted), as_written=lambda side, wanted: side.read_samples(column, wanted))
         sides.tell_wordless(searched)
-        joined = sides.join(_NAME, inner)
-        if len(joined.references) < 2:
-            raise InputError(
-                f"{len(joined.references)} studies have samples and a reference.",
-                "One study has no interval; pass at least 2.",
-            )
+        joined = _joined(sides, inner)
         samples = _taken(sides.written[_NAME], joined.predictions)
         chosen_truth = sides.read_truth.take(joined.references)
         queries, distinct = sides.load(_NAME, chosen_truth, samples.distinct(), step)
-        reports, sizes = of_samples(samples, distinct)
+        groups = SampledGroups.of(samples, distinct, options, counted)
         scores: dict[str, list[Array]] = {}
         consensus: dict[str, list[int]] = {}
         for place, metric in enumerate(searched):
             step(metric.name, place, len(searched))
-            scores[metric.name] = scores_with(queries, reports, sizes, metric, options, counted)
-            utilities = [expected_scores(matrix) for matrix in matrices(reports, sizes, metric, options, counted)]
+            scores[metric.name] = groups.scores_with(queries, metric)
+            utilities = [expected_scores(matrix) for matrix in groups.matrices(metric)]
             consensus[metric.name] = [first_best(metric.sign * of_study) for of_study in utilities]
         judged = judged_matrices(asked, [[text] for text in queries.texts], samples.texts, sides.listener, step)
         scores |= {name: [of_study[:, 0] for of_study in of_judge] for name, of_judge in judged.items()}
         listed: list[Metric | Judge] = [*searched, *asked]
-        of_metrics = entries(reports, queries, searched, options, counted) | {
-            judge.name: judge.entry for judge in asked
-        }
         places = chosen_by(samples, consensus, column)
         curve = [row for one in listed for row in _curve(one, scores[one.name], seed)]
-        rows = [row for one in listed for row in _selectors(one, scores[one.name], places, seed)]
-        tested = [row for row in rows if row["p_value"] is not None]
-        for row, p in zip(tested, adjusted([row["p_value"] for row in tested]), strict=True):
-            row["p_adjusted"] = p
+        selectors = [row for one in listed for row in _selectors(one, scores[one.name], places, seed)]
         signature = signed(
             kind="best of n",
-            metrics=of_metrics,
+            metrics=groups.entries(queries, searched) | {judge.name: judge.entry for judge in asked},
             samples=signature_of(samples, sides.predictions[_NAME].data),
             references=digest(queries),
             **({"section": queries.section} if queries.section else {}),
@@ -405,20 +391,43 @@ def best_of(
             left_out=joined.left_out,
             n=len(samples.ids),
         )
-        best = BestOf(
-            pa.Table.from_pylist(curve), pa.Table.from_pylist(rows), _LEVELS.empty_table(), scores, samples, signature
-        )
-        levels = [row for other in others for row in _levels(best.to_scores(), other, seed)]
-        twice = [row for place, row in enumerate(levels) if _is_of(row, levels[:place])]
-        if twice:
-            raise InputError(
-                "results",
-                "must have each row once under each metric",
-                f"{shown(twice[0]['level'])} twice under {twice[0]['metric']}",
-                "Leave one of them out.",
-            )
+        tables = pa.Table.from_pylist(curve), pa.Table.from_pylist(_adjusted(selectors)), _LEVELS.empty_table()
+        best = BestOf(*tables, scores, samples, signature)
+        levels = _levels_of(best.to_scores(), others, seed)
         signature["results"] = [other.signature for other in others]
         return replace(best, levels=pa.Table.from_pylist(levels, _LEVELS))
+
+
+def _joined(sides: Sides, inner: bool) -> Joined:
+    """Join the samples with the references; raise InputError if fewer than two studies are left."""
+    joined = sides.join(_NAME, inner)
+    if len(joined.references) < 2:
+        raise InputError(
+            f"{len(joined.references)} studies have samples and a reference.",
+            "One study has no interval; pass at least 2.",
+        )
+    return joined
+
+
+def _adjusted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of `_selectors` with p-values adjusted over all of them."""
+    p_values = [row["p_value"] for row in rows if row["p_value"] is not None]
+    of_tested = iter(adjusted(p_values))
+    return [row if row["p_value"] is None else {**row, "p_adjusted": next(of_tested)} for row in rows]
+
+
+def _levels_of(best: Scores, others: Sequence[Scores], seed: int) -> list[dict[str, Any]]:
+    """Return the rows of `_levels` of all other systems; raise InputError if one occurs twice under a metric."""
+    levels = [row for other in others for row in _levels(best, other, seed)]
+    twice = [row for place, row in enumerate(levels) if _is_of(row, levels[:place])]
+    if twice:
+        raise InputError(
+            "results",
+            "must have each row once under each metric",
+            f"{shown(twice[0]['level'])} twice under {twice[0]['metric']}",
+            "Leave one of them out.",
+        )
+    return levels
 
 
 _LEVELS = pa.schema(

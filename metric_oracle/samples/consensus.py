@@ -28,12 +28,11 @@ from metric_oracle.samples.matrices import (
     CountedIndex,
     MetricsOfSamples,
     OptionsOfSamples,
+    SampledGroups,
     SampledReports,
     checked_metrics,
     judged_matrices,
     made_by,
-    matrices,
-    of_samples,
     signature_of,
 )
 from metric_oracle.scores.groups import expected_scores
@@ -328,14 +327,14 @@ def consensus(
             check_left_out({"weighted": weighted or None}, "for samples without log-probabilities", advice, got="True")
         distinct = predicted.with_sources(samples.distinct(), step)
         sides.tell_wordless(searched)
-        reports, sizes = of_samples(samples, distinct)
+        groups = SampledGroups.of(samples, distinct, options, counted)
         of_metric: dict[str, list[Array]] = {}
         utilities: dict[str, list[Array]] = {}
         chosen: dict[str, list[int]] = {}
         logprobs = samples.logprobs if weighted else None
         for place, metric in enumerate(searched):
             step(metric.name, place, len(searched))
-            of_metric[metric.name] = matrices(reports, sizes, metric, options, counted)
+            of_metric[metric.name] = groups.matrices(metric)
         of_metric |= judged_matrices(asked, samples.texts, samples.texts, sides.listener, step)
         scorers: list[Metric | Judge] = [*searched, *asked]
         sign = {one.name: one.sign for one in scorers}
@@ -354,7 +353,11 @@ def consensus(
                     "tool": metric.tool,
                     "direction": metric.direction,
                     **{name: str(value) for name, value in options.settings.items() if name in metric.settings},
-                    **({"representation": representation} if (representation := made_by(reports, metric)) else {}),
+                    **(
+                        {"representation": representation}
+                        if (representation := made_by(groups.reports, metric))
+                        else {}
+                    ),
                     **({"frequencies": counted.fingerprint} if counted is not None and metric.counts_corpus else {}),
                 }
                 for metric in searched

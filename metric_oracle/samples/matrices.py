@@ -1,6 +1,7 @@
 """The samples of each study with their sources, and the scores of all pairs of a group."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -59,15 +60,6 @@ OptionsOfSamples: TypeAlias = Annotated[
 ]
 
 
-def of_samples(samples: Samples, distinct: Reports) -> tuple[Reports, npt.NDArray[np.int64]]:
-    """Return the samples of all studies as reports, one study after another, and the number of samples of each study.
-
-    `distinct` has the distinct texts of the samples, with their sources.
-    """
-    place = {text: i for i, text in enumerate(distinct.texts)}
-    return distinct.take([place[text] for group in samples.texts for text in group]), np.array(samples.sizes, np.int64)
-
-
 def checked_metrics(
     metrics: Sequence[str],
     options: SearchOptions,
@@ -92,30 +84,44 @@ def checked_metrics(
     return checked, counted_of(index, checked, options.idf, progress)
 
 
-def matrices(
-    samples: Reports, sizes: npt.NDArray[np.int64], metric: Metric, options: SearchOptions, counted: Index | None = None
-) -> list[npt.NDArray[np.float64]]:
-    """Return the scores of all pairs of samples of each study, float64[N, N]: row i, column j is i with reference j.
+@dataclass(frozen=True)
+class SampledGroups:
+    """The samples of all studies as reports, and how they are scored."""
 
-    `samples` and `sizes` are those of `of_samples`.
-    """
-    return score_groups(samples, samples, (sizes, sizes), metric, options, counted)
+    reports: Reports  # one study after another
+    sizes: npt.NDArray[np.int64]  # int64[G], number of samples of each study
+    options: SearchOptions
+    counted: Index | None  # corpus whose document frequencies count
 
+    @classmethod
+    def of(cls, samples: Samples, distinct: Reports, options: SearchOptions, counted: Index | None) -> "SampledGroups":
+        """Return the groups of samples, whose distinct texts, with their sources, are `distinct`."""
+        place = {text: i for i, text in enumerate(distinct.texts)}
+        reports = distinct.take([place[text] for group in samples.texts for text in group])
+        return cls(reports, np.array(samples.sizes, np.int64), options, counted)
 
-def scores_with(
-    references: Reports,
-    samples: Reports,
-    sizes: npt.NDArray[np.int64],
-    metric: Metric,
-    options: SearchOptions,
-    counted: Index | None = None,
-) -> list[npt.NDArray[np.float64]]:
-    """Return, for each study, the score of each sample with its reference: float64[N].
+    def matrices(self, metric: Metric) -> list[npt.NDArray[np.float64]]:
+        """Return, for each study, the score of each sample (row) with each as its reference (column): float64[N, N]."""
+        sizes = self.sizes, self.sizes
+        return score_groups(self.reports, self.reports, sizes, metric, self.options, self.counted)
 
-    `references` has one report per study, in order; `samples` and `sizes` are those of `of_samples`.
-    """
-    scores = score_groups(references, samples, (np.ones(len(sizes), np.int64), sizes), metric, options, counted)
-    return [matrix[:, 0] for matrix in scores]
+    def scores_with(self, references: Reports, metric: Metric) -> list[npt.NDArray[np.float64]]:
+        """Return, for each study, the score of each sample with its reference: float64[N].
+
+        `references` has one report per study, in order.
+        """
+        sizes = np.ones(len(self.sizes), np.int64), self.sizes
+        scores = score_groups(references, self.reports, sizes, metric, self.options, self.counted)
+        return [matrix[:, 0] for matrix in scores]
+
+    def entries(self, references: Reports, metrics: list[Metric]) -> dict[str, dict[str, Any]]:
+        """Return the signature entry of each metric by name, equal to that of `score` on the same references."""
+        kinds = {kind for metric in metrics for kind in metric.representations}
+        has_all = np.all([at >= 0 for kind in kinds if (at := places_of(self.reports, kind)) is not None], axis=0)
+        sample = self.reports.take([int(np.argmax(has_all))])  # the entry depends on no text, so that one is enough
+        built = MemoryIndex(sample, [metric.name for metric in metrics])
+        index = with_frequencies(built, self.counted, metrics, self.options.idf)
+        return metric_entries(index, references, metrics, self.options)
 
 
 def judged_matrices(
@@ -147,21 +153,6 @@ def judged_matrices(
             part.reshape(shape) for part, shape in zip(np.split(scores, ends), shapes, strict=True)
         ]
     return matrices_of
-
-
-def entries(
-    samples: Reports,
-    references: Reports,
-    metrics: list[Metric],
-    options: SearchOptions,
-    counted: Index | None = None,
-) -> dict[str, dict[str, Any]]:
-    """Return the signature entry of each metric by name, equal to that of `score` on the same references."""
-    kinds = {kind for metric in metrics for kind in metric.representations}
-    has_all = np.all([places >= 0 for kind in kinds if (places := places_of(samples, kind)) is not None], axis=0)
-    sample = samples.take([int(np.argmax(has_all))])  # the entry depends on no text, so that one is enough
-    index = with_frequencies(MemoryIndex(sample, [metric.name for metric in metrics]), counted, metrics, options.idf)
-    return metric_entries(index, references, metrics, options)
 
 
 def made_by(reports: Reports, metric: Metric) -> dict[str, dict[str, Any]]:
