@@ -71,9 +71,8 @@ def score_cells(
     """
     check_searched(metric)
     check_counted(counted, [metric], options.idf)
-    out = np.zeros(int(np.sum(sizes[0] * sizes[1])))
-    if not len(out):
-        return out
+    if not np.sum(sizes[0] * sizes[1]):
+        return np.zeros(0)
     is_own = references is candidates
     is_joined = not is_own and metric.reads.is_of_texts
     reports = candidates
@@ -84,44 +83,90 @@ def score_cells(
     if is_own or is_joined:
         references = built.own_reports(references, np.arange(len(references.ids)) + len(candidates.ids) * is_joined)
     index = with_frequencies(built, counted, [metric], options.idf)
-    if not metric.is_sum:
-        _score_metric(index, references, candidates, sizes, metric, options, is_own, out)
+    sides = _Sides(index, references, candidates, *sizes, is_own)
+    parts = {name: sides.scores(term.metric, options) for name, term in metric.terms.items()}
+    if metric.name in parts:  # it is its own only term
+        return parts[metric.name]
+    return np.asarray(composite(parts.values(), metric.terms.values(), metric.intercept))
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """References and candidates of all groups, one group after another, prepared together."""
+
+    index: Index  # its first rows are the candidates
+    references: Reports
+    candidates: Reports
+    n_references: np.ndarray  # int64[G], of each group
+    n_candidates: np.ndarray  # int64[G]
+    is_own: bool  # whether the references are the candidates
+
+    def scores(self, metric: Metric, options: SearchOptions) -> np.ndarray:
+        """Return the scores of all matrices under a metric that is no sum: float64[C]."""
+        out = np.zeros(int(np.sum(self.n_references * self.n_candidates)))
+        places = places_of(self.references, metric.representations[0])
+        is_complete = np.zeros(len(self.references.ids), bool) if places is None else places >= 0
+        is_scorable = np.zeros(self.index.n_reports, bool)
+        is_scorable[scorable_rows(self.index, metric)] = True
+        is_scorable = is_scorable[: len(self.candidates.ids)]
+        others = [] if self.is_own else [(self.candidates, is_scorable)]
+        _check_complete(metric, [(self.references, is_complete), *others])
+        # A blank report without a graph has no entity, and shares none: its scores stay 0.
+        if not is_complete.any() or not is_scorable.any():
+            return out
+        complete, pairs = complete_pairs(self.index, self.references, metric, options.settings)
+        assert pairs is not None
+        query = np.full(len(self.references.ids), -1, np.int64)
+        query[complete] = pairs.which
+        document = documents_of_rows(pairs.row_ptr, pairs.row_id, self.index.n_reports)[: len(self.candidates.ids)]
+        is_symmetric = self.is_own and metric.is_symmetric
+        self._fill(out, pairs, query, document, is_symmetric, options.threads or n_threads())
         return out
-    parts = np.zeros((len(metric.terms), len(out)))
-    for term, part in zip(metric.terms.values(), parts, strict=True):
-        _score_metric(index, references, candidates, sizes, term.metric, options, is_own, part)
-    return np.asarray(composite(list(parts), metric.terms.values(), metric.intercept))
 
+    def _fill(
+        self,
+        out: np.ndarray,
+        pairs: Pairs,
+        query: np.ndarray,
+        document: np.ndarray,
+        is_symmetric: bool,
+        threads: int,
+    ) -> None:
+        """Write the scores of all matrices into `out`, float64[C]; each thread scores blocks of distinct queries.
 
-def _score_metric(
-    index: Index,
-    references: Reports,
-    candidates: Reports,
-    sizes: tuple[np.ndarray, np.ndarray],
-    metric: Metric,
-    options: SearchOptions,
-    is_own: bool,
-    out: np.ndarray,
-) -> None:
-    """Write the scores of `score_cells` under a metric that is no sum into `out`, float64[C], which has zeros.
+        `query` has the distinct query of each column of the matrices, int64[R], and `document` the document of each
+        row, int64[H], both -1 for none. If `is_symmetric`, rows and columns of a matrix are the same reports in the
+        same order, and only one of two mirrored cells is scored.
+        """
+        from metric_oracle.kernels._groups import Cells, distinct_pairs, fill_cells, mirror_cells
 
-    The first rows of the index are the candidates. `is_own` says whether these are the references, too.
-    """
-    places = places_of(references, metric.representations[0])
-    is_complete = np.zeros(len(references.ids), bool) if places is None else places >= 0
-    is_scorable = np.zeros(index.n_reports, bool)
-    is_scorable[scorable_rows(index, metric)] = True
-    is_scorable = is_scorable[: len(candidates.ids)]
-    _check_complete(metric, [(references, is_complete), *([] if is_own else [(candidates, is_scorable)])])
-    # A blank report without a graph has no entity, and shares none: its scores stay 0.
-    if not is_complete.any() or not is_scorable.any():
-        return
-    complete, pairs = complete_pairs(index, references, metric, options.settings)
-    assert pairs is not None
-    query = np.full(len(references.ids), -1, np.int64)
-    query[complete] = pairs.which
-    document = documents_of_rows(pairs.row_ptr, pairs.row_id, index.n_reports)[: len(candidates.ids)]
-    _score_matrices(pairs, query, document, sizes, is_own and metric.is_symmetric, options.threads or n_threads(), out)
+        columns = np.argsort(query, kind="stable")[np.count_nonzero(query < 0) :]  # query by query
+        first_column = np.searchsorted(query[columns], np.arange(int(query.max()) + 2))
+        cells = Cells(
+            offsets_of(self.n_candidates),
+            offsets_of(self.n_references),
+            offsets_of(self.n_candidates * self.n_references),
+            np.repeat(np.arange(len(self.n_references)), self.n_references),
+            document,
+            document if is_symmetric else np.full(len(query), -1, np.int64),
+            first_column,
+            columns,
+        )
+        before = offsets_of(self.n_candidates[cells.matrix[columns]])[first_column]
+        edges = _block_starts(before, threads)
+        n_documents = int(pairs.document_ptr[-1])
+
+        def run(block: int) -> int:
+            """Score the cells of one block of distinct queries."""
+            first, last = edges[block], edges[block + 1]
+            queries, documents, cell, pair = np.empty((4, before[last] - before[first]), np.int64)
+            n, m = distinct_pairs(cells, first, last, n_documents, queries, documents, cell, pair)
+            fill_cells(pairs.score(queries[:n], documents[:n]), cell[:m], pair[:m], out)
+            return last - first
+
+        run_blocks(run, range(len(edges) - 1), edges[-1], threads, None, edges[-1])
+        if is_symmetric:
+            mirror_cells(cells, out)
 
 
 def _check_complete(metric: Metric, sides: list[tuple[Reports, np.ndarray]]) -> None:
@@ -146,53 +191,6 @@ def _check_complete(metric: Metric, sides: list[tuple[Reports, np.ndarray]]) -> 
             f"{len(unusable)} without ({shown(*unusable[:3])})",
             "Give them, or leave these reports out.",
         )
-
-
-def _score_matrices(
-    pairs: Pairs,
-    query: np.ndarray,
-    document: np.ndarray,
-    sizes: tuple[np.ndarray, np.ndarray],
-    is_symmetric: bool,
-    threads: int,
-    out: np.ndarray,
-) -> None:
-    """Write the scores of all matrices into `out`, float64[C]; each thread scores blocks of distinct queries.
-
-    `query` has the distinct query of each column of the matrices, int64[R], and `document` the document of each row,
-    int64[H], both -1 for none. If `is_symmetric`, rows and columns of a matrix are the same reports in the same order,
-    and only one of two mirrored cells is scored.
-    """
-    from metric_oracle.kernels._groups import Cells, distinct_pairs, fill_cells, mirror_cells
-
-    n_references, n_candidates = sizes
-    columns = np.argsort(query, kind="stable")[np.count_nonzero(query < 0) :]  # query by query
-    first_column = np.searchsorted(query[columns], np.arange(int(query.max()) + 2))
-    cells = Cells(
-        offsets_of(n_candidates),
-        offsets_of(n_references),
-        offsets_of(n_candidates * n_references),
-        np.repeat(np.arange(len(n_references)), n_references),
-        document,
-        document if is_symmetric else np.full(len(query), -1, np.int64),
-        first_column,
-        columns,
-    )
-    before = offsets_of(n_candidates[cells.matrix[columns]])[first_column]
-    edges = _block_starts(before, threads)
-    n_documents = int(pairs.document_ptr[-1])
-
-    def run(block: int) -> int:
-        """Score the cells of one block of distinct queries."""
-        first, last = edges[block], edges[block + 1]
-        queries, documents, cell, pair = np.empty((4, before[last] - before[first]), np.int64)
-        n, m = distinct_pairs(cells, first, last, n_documents, queries, documents, cell, pair)
-        fill_cells(pairs.score(queries[:n], documents[:n]), cell[:m], pair[:m], out)
-        return last - first
-
-    run_blocks(run, range(len(edges) - 1), edges[-1], threads, None, edges[-1])
-    if is_symmetric:
-        mirror_cells(cells, out)
 
 
 def _block_starts(before: np.ndarray, threads: int) -> list[int]:
