@@ -14,7 +14,7 @@ that follow.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,8 @@ from metric_oracle.retrieval.kernels import PlainKernel, load_kernel
 from metric_oracle.retrieval.limit import Limit
 from metric_oracle.retrieval.merge import BestRows, ShardWork, merge_best
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.restrictions import Restrictions, ResultLists
+from metric_oracle.retrieval.restrictions import Restrictions
+from metric_oracle.retrieval.result_lines import ResultLines
 from metric_oracle.retrieval.result_table import fill_zeros, layout, listed, with_strings
 from metric_oracle.retrieval.sample_check import SampleCheck
 from metric_oracle.retrieval.search_signature import digest, joined_stages, signature
@@ -120,30 +121,27 @@ class _ShardSearch:
         `ids` are those of the queries, for messages; the plain scorer scores `n_checked` listed pairs again.
         """
         (part,) = self.pairs.parts
-        row_id = part.representation.row_id
+        shard, representation = part.shard, part.representation
         lists = self.restrictions.lists(part)
         limits = self.limit.of_distinct(self.pairs.which, len(part.encoded.row_ptr) - 1)
-        answers = Answers.to_fill(len(lists.query), min(self.options.k, len(row_id)), limits)
-        kernel = self._kernel()
+        answers = Answers.to_fill(len(lists.query), min(self.options.k, len(representation.row_id)), limits)
         sample = SampleCheck(self.pairs, lists, answers, n_checked)
+
+        kernel = self._kernel()
         entries = answer_blocks(kernel, self.pairs, lists.rounds(answers), self.options, progress, sample.score_ahead)
         if not kernel.capabilities.signed:
-            fill_zeros(answers, row_id, lists)
+            fill_zeros(answers, representation.row_id, lists)
         self._end_lists(answers)
-        unmatched = self.fallback.lists(answers.scores, part.shard)
-        lines = self._lines(answers, lists, unmatched)
-        components = self._components(kernel, lines, lambda *listed: sample.compare(ids, *listed))
-        n_lists, k = answers.rows.shape
-        of_lists = (np.arange(n_lists)[:, None] * k + np.arange(k))[lists.of_query]
-        best = lines.laid_out(of_lists, components, part.shard.first_row)
-        if len(unmatched):
-            line = np.zeros(n_lists, np.int64)
-            line[unmatched] = n_lists * k + np.arange(len(unmatched))
-            reserve = lines.laid_out(line[lists.of_query][:, None], components, part.shard.first_row)
-            best = replace(best, reserve=reserve)
-        n_documents = len(part.representation.row_ptr) - 1
-        exact = kernel.capabilities.exact
-        return replace(best, work=(ShardWork(part.shard.first_row, n_documents, exact, entries, self.pairs.settings),))
+
+        unmatched = self.fallback.lists(answers.scores, shard)
+        lines = ResultLines(answers, lists, unmatched, self.fallback.row - shard.first_row if len(unmatched) else -1)
+        listed_pairs = lines.pairs(representation.document_of_row)
+        components = kernel.components(kernel.counts(*self.pairs.arrays[0], *listed_pairs))
+        sample.compare(ids, listed_pairs, components)
+
+        n_documents = len(representation.row_ptr) - 1
+        work = ShardWork(shard.first_row, n_documents, kernel.capabilities.exact, entries, self.pairs.settings)
+        return replace(lines.best_rows(components, shard.first_row), work=(work,))
 
     def _kernel(self) -> Kernel:
         """Return the backend that answers the queries; the plain scorer has none of its own."""
@@ -157,50 +155,6 @@ class _ShardSearch:
         answers.rows[~self.restrictions.reached(answers.scores)] = -1
         answers.scores[answers.rows < 0] = -self.limit.sign * np.inf
         answers.ties[answers.rows < 0] = 0
-
-    def _lines(self, answers: Answers, lists: ResultLists, unmatched: np.ndarray) -> "_Lines":
-        """Return the places of all lists, and behind them the fall-back report of the lists `unmatched`."""
-        n, first_row = len(unmatched), self.pairs.parts[0].shard.first_row
-        row = self.fallback.row - first_row if n else -1
-        return _Lines(
-            np.concatenate([np.repeat(lists.query, answers.rows.shape[1]), lists.query[unmatched]]),
-            np.concatenate([answers.rows.ravel(), np.full(n, row)]),
-            np.concatenate([answers.scores.ravel(), np.zeros(n)]),
-            np.concatenate([answers.ties.ravel(), np.zeros(n, np.int64)]),
-        )
-
-    def _components(self, kernel: Kernel, lines: "_Lines", check: Callable[..., None]) -> dict[str, np.ndarray]:
-        """Return the components of the score of each line by name, 0 for unused places.
-
-        `check` is called with query, document and score of the others, and their components.
-        """
-        used = np.flatnonzero(lines.rows >= 0)
-        documents = self.pairs.parts[0].representation.document_of_row[lines.rows[used]]
-        listed = lines.query[used], documents, lines.scores[used]
-        of_used = kernel.components(kernel.counts(*self.pairs.arrays[0], *listed))
-        check(listed, of_used)
-        components = {name: np.zeros(len(lines.rows), values.dtype) for name, values in of_used.items()}
-        for name, values in of_used.items():
-            components[name][used] = values
-        return components
-
-
-class _Lines(NamedTuple):
-    """Places of the lists of a shard, one after another."""
-
-    query: np.ndarray  # int64[n], distinct query of each place
-    rows: np.ndarray  # int64[n], rows of the shard, -1 for an unused place
-    scores: np.ndarray  # float64[n]
-    ties: np.ndarray  # int64[n]
-
-    def laid_out(self, lines: np.ndarray, components: dict[str, np.ndarray], first_row: int) -> BestRows:
-        """Return the lines with these numbers, int64[Q, m], as the best rows of Q queries.
-
-        `first_row` is the corpus row of the shard's first report.
-        """
-        rows = np.where(self.rows >= 0, self.rows + first_row, -1)
-        of_lines = {name: values[lines] for name, values in components.items()}
-        return BestRows(rows[lines], self.scores[lines], self.ties[lines], of_lines)
 
 
 def _shared(progress: Advance, n_shards: int) -> Callable[[int], None]:
