@@ -66,6 +66,8 @@ def test_a_constructor_keeps_the_items_of_an_iterator():
     options = mo.SearchOptions(exclude=iter(["self"]), where=iter(["bleu>0"]))
     assert options == mo.SearchOptions(exclude=["self"], where=["bleu>0"])
     assert mo.Reports(iter(["a"]), iter(["b"]), "x").texts == ["b"]
+    samples = mo.Samples(iter(["a"]), iter([["b", "c"]]), iter([["0", "1"]]), "x")
+    assert (samples.ids, samples.texts, samples.names) == (["a"], [["b", "c"]], [["0", "1"]])
     index = mo.build_index({"1": "no edema", "2": "no effusion"})
     found = mo.retrieve(index, {"1": "no edema"}, "bleu", options=mo.SearchOptions(exclude=iter(["self"])))
     assert found.table["candidate_id"].to_pylist() == ["2"]

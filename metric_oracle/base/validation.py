@@ -210,7 +210,7 @@ def _is_annotated(annotation: Any) -> bool:
 def _listed(value: Any, annotation: Any) -> Any:
     """Return the list of an iterator that is given for several values. What may be anything is left as it is."""
     kinds = map(typing.get_origin, alternatives(annotation))
-    return [*value] if isinstance(value, Iterator) and not {Sequence, Iterable}.isdisjoint(kinds) else value
+    return [*value] if isinstance(value, Iterator) and not {Sequence, Iterable, list}.isdisjoint(kinds) else value
 
 
 def _paths(value: Any, annotation: Any) -> Iterator[str]:

@@ -21,7 +21,7 @@ WAYS = 4  # counters of one bin: updates for equal scores, which are frequent, w
 
 
 class SummaryScratch(NamedTuple):
-    """Scratch arrays of one thread for a corpus of D documents, see `summarise`."""
+    """Arrays that `summarise` writes its steps to, for a corpus of D documents; each thread has its own."""
 
     bin: np.ndarray  # uint16[D], bin of each document
     counts: np.ndarray  # int64[WAYS, BINS], corpus rows in each bin, in WAYS parts
@@ -34,7 +34,7 @@ class SummaryScratch(NamedTuple):
 
 
 def new_scratch(n_documents: int) -> SummaryScratch:
-    """Allocate the scratch arrays of one thread for a corpus of `n_documents` documents."""
+    """Return new arrays of one thread, without values, for a corpus of `n_documents` documents."""
     return SummaryScratch(
         np.empty(n_documents, np.uint16),
         np.empty((WAYS, BINS), np.int64),
@@ -49,9 +49,9 @@ def new_scratch(n_documents: int) -> SummaryScratch:
 
 @inner
 def _sum(scores, rows, center, square):
-    """Return the sum over all corpus rows of (score - center), or of its square if `square` is true.
+    """Return the sum over all corpus rows of (score - center), a float, or of its square if `square` is true.
 
-    ``scores[d]`` is the score of ``rows[d]`` rows.
+    `scores`, float64[D], has the score of each document, and `rows`, int64[D], the number of rows that it stands for.
     """
     total = 0.0
     for first in range(0, len(scores), CHUNK):
@@ -77,7 +77,7 @@ def _sum(scores, rows, center, square):
 
 @inner
 def _range(scores):
-    """Return the lowest and the highest of the scores, of which there is at least one."""
+    """Return the lowest and the highest of `scores`, float64[D] with D at least 1, as a pair of floats."""
     least = greatest = scores[0]
     for u in range(len(scores)):
         x = scores[u]
@@ -88,7 +88,7 @@ def _range(scores):
 
 @inner
 def _finest(least, greatest):
-    """Return the least e, from LEAST_EXPONENT on, for which `BINS` bins of width 2**e cover `least` to `greatest`."""
+    """Return the least int e from LEAST_EXPONENT on for which `BINS` bins of width 2**e cover `least` to `greatest`."""
     exponent = LEAST_EXPONENT
     while max(abs(least), abs(greatest)) * math.ldexp(1.0, -exponent) > 2.0**52:
         exponent += 1
@@ -101,11 +101,11 @@ def _finest(least, greatest):
 
 @inner
 def _find(rank, home, n, scratch):
-    """Return the score at a rank within bin `home` of the histogram, found by sorting.
+    """Return the score, a float, at a rank within the bin numbered `home`, found by sorting the scores of the bin.
 
-    `rank` counts corpus rows from 1, beginning after those with the lowest score of the bin, which the caller handles,
-    because many documents may share it. The first n entries of `scratch.home`, `scratch.value` and `scratch.weight`
-    hold bin, score and number of rows of the other documents of the wanted bins.
+    `rank`, an int, counts corpus rows from 1, beginning after those with the lowest score of the bin, which the caller
+    handles, because many documents may share it. The first `n` entries of the arrays `scratch.home`, `scratch.value`
+    and `scratch.weight` hold bin, score and number of rows of the other documents of the wanted bins.
     """
     m = 0
     for i in range(n):
@@ -140,7 +140,7 @@ def summarise(scores, rows, ranks, scratch, out):
     ranks : int64[n]
         Ranks among all rows, from 1 for the lowest score, whose scores are wanted (the quantiles).
     scratch : SummaryScratch
-        `scratch.counts[0]` is left with the number of rows in each bin.
+        Arrays to write to; `scratch.counts[0]` is left with the number of rows in each bin.
 
     Writes
     ------
@@ -150,8 +150,9 @@ def summarise(scores, rows, ranks, scratch, out):
 
     Returns
     -------
-    exponent, first, n_bins : int
-        Bin i holds the scores from (first + i) * 2**exponent to below (first + i + 1) * 2**exponent.
+    exponent, first, n_bins : tuple of three ints
+        The histogram has bins 0 to n_bins - 1; bin i holds the scores from (first + i) * 2**exponent to below
+        (first + i + 1) * 2**exponent.
 
     Cost
     ----

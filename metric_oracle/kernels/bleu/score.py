@@ -29,9 +29,10 @@ EXACT_LENGTH = (2**53, 30_011_996, 44_826, 1_733)
 
 @scalar
 def brevity(length, reference_length, coco):
-    """Return the brevity penalty of a candidate of `length` tokens, at least 1.
+    """Return the brevity penalty, a float of at most 1: the factor that lowers the score of a short candidate.
 
-    `coco` adds pycocoevalcap's constants; without it the penalty is fast_bleu's.
+    `length` and `reference_length` are the numbers of tokens, `length` at least 1. `coco` is True for pycocoevalcap's
+    form, False for fast_bleu's.
     """
     if coco:
         ratio = (length + 1e-15) / (reference_length + 1e-9)
@@ -41,9 +42,10 @@ def brevity(length, reference_length, coco):
 
 @scalar
 def precision(matched, total, coco):
-    """Return the smoothed precision of one n-gram order, as the published tools print it.
+    """Return the smoothed precision of one n-gram order, a float, as the published tools print it.
 
-    `matched` of `total` n-grams match; `coco` stands for pycocoevalcap's form instead of fast_bleu's.
+    Of the candidate's `total` n-grams, `matched` are in the reference, each at most as often as there. `coco` is True
+    for pycocoevalcap's form, False for fast_bleu's.
     """
     if coco:
         return (matched + 1e-15) / (total + 1e-9)
@@ -52,13 +54,13 @@ def precision(matched, total, coco):
 
 @scalar
 def _numerator(matched, coco):
-    """Return the numerator of a smoothed precision: the matches; for none 1 (fast_bleu) or 1e-15 (pycocoevalcap)."""
+    """Return the numerator of `precision`: the matches; for none 1 (fast_bleu) or 1e-15 (pycocoevalcap)."""
     return max(matched, 1) * (1e-15 if coco and matched == 0 else 1.0)
 
 
 @scalar
 def _denominator(matched, total, coco):
-    """Return the denominator of a smoothed precision; `coco` adds pycocoevalcap's 1e-9.
+    """Return the denominator of `precision`: the total; `coco` adds pycocoevalcap's 1e-9.
 
     For no match fast_bleu's is 10 times the total, which makes the precision 0.1 / total.
     """
@@ -67,9 +69,10 @@ def _denominator(matched, total, coco):
 
 @scalar
 def geometric_mean(m1, m2, m3, m4, length, order, coco):
-    """Return the geometric mean of the precisions of orders 1 to `order` for a candidate of `length` tokens.
+    """Return the geometric mean of the precisions of orders 1 to `order`, a float, without the brevity penalty.
 
-    m1 .. m4 are its clipped matches of each order, and `coco` is as in `precision`.
+    `m1` to `m4` are the numbers of n-grams of each order, 1 to 4, that match, as `matched` in `precision`; those above
+    `order` are not read. `length` is the number of tokens of the candidate, `coco` as in `precision`.
     """
     above = _numerator(m1, coco)
     below = _denominator(m1, length, coco)
