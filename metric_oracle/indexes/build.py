@@ -31,7 +31,7 @@ from metric_oracle.base.locks import LOCK, exclusive
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes import manifest
-from metric_oracle.indexes.contract import Corpus, Documents
+from metric_oracle.indexes.contract import Corpus, StoredDocuments
 from metric_oracle.indexes.index import Index, open_index
 from metric_oracle.indexes.store import (
     COLUMNS,
@@ -42,6 +42,7 @@ from metric_oracle.indexes.store import (
     map_file,
     read_table,
     release,
+    write_files,
     write_table,
 )
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS, check_searched, get_metric
@@ -387,13 +388,13 @@ def _write_representation(kind: str, folder: Path, corpus: Corpus) -> dict[str, 
     """Build a representation, write it into `folder`, and return what the manifest records of it."""
     built, described = make(kind, corpus)
     release()
-    built.save(folder)
+    write_files(folder, built.files())
     return described
 
 
 def make(kind: str, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
     """Build a representation; return it, and what the manifest of an index records of it."""
-    built: Documents = REPRESENTATIONS[kind].load_class().build(kind, corpus)
+    built: StoredDocuments = REPRESENTATIONS[kind].load_class().build(kind, corpus)
     attachment = corpus.reports.attached.get(kind)
     made_by = {"encoder": attachment.made_by} if attachment is not None and attachment.made_by else {}
     return built, {"units": len(built.row_ptr) - 1, "rows": len(built.row_id), **built.counts(), **made_by}

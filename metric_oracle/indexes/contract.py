@@ -7,7 +7,6 @@ What a method takes, gives and promises is said here. A representation says only
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.lists import documents_of_rows
-from metric_oracle.indexes.store import Columns, Stored, write_arrays
+from metric_oracle.indexes.store import Columns, Stored
 from metric_oracle.records import Metric
 
 
@@ -37,15 +36,10 @@ class Documents:
     Documents of queries are made once, and each shard of a set translates them into numbers of its own. What depends on
     the batch of queries, such as weights, belongs to the queries.
 
-    A representation is stored, with files of its own (`build`, `files` and `load`), or derived: made from others of the
-    same index when it is first used (`join`).
+    A representation is stored, with files of its own (`StoredDocuments`), or derived: made from others of the same
+    index when it is first used (`join`).
     """
 
-    # Names of the files with data that scores depend on and that does not follow from the texts; the fingerprint of an
-    # index covers them.
-    data_files: ClassVar[tuple[str, ...]] = ()
-    # Names of the files with what follows from the texts or the data files. Another machine may write other bytes.
-    derived_files: ClassVar[tuple[str, ...]] = ()
     empty: ClassVar[Any] = None  # of a blank report without the source, for the plain scorer; None if it has no score
     settings: Mapping[str, Any] = MappingProxyType({})  # of queries: what the signature records of their encoding
     row_ptr: np.ndarray  # int64[D + 1], offsets of the rows of each document
@@ -61,38 +55,9 @@ class Documents:
         return documents_of_rows(self.row_ptr, self.row_id)
 
     @classmethod
-    def build(cls, kind: str, corpus: Corpus) -> Self:
-        """Build the representation of a corpus; `kind` is its name in the registry.
-
-        Raise InputError if the corpus is too large or too wide.
-        """
-        raise NotImplementedError
-
-    @classmethod
     def join(cls, parts: dict[str, Any]) -> Self:
         """Derive the representation; `parts` has the opened ones that the registry names for it, by name."""
         raise NotImplementedError
-
-    def files(self) -> Iterator[tuple[str, Columns]]:
-        """Yield the name and the columns of each file, `data_files` and `derived_files`."""
-        raise NotImplementedError
-
-    def save(self, folder: Path) -> None:
-        """Write the files into a folder that belongs to this representation alone."""
-        for name, columns in self.files():
-            write_arrays(folder / name, columns)
-
-    @classmethod
-    def load(cls, kind: str, stored: Mapping[str, Stored]) -> Self:
-        """Open the stored `files`, keyed by name; the arrays are views of them.
-
-        Raise ValueError if an offset or id leads out of its array.
-        """
-        raise NotImplementedError
-
-    def counts(self) -> dict[str, Any]:
-        """Return what the manifest records, by name, in addition to the numbers of documents and rows."""
-        return {}
 
     def own(self, rows: np.ndarray) -> Any:
         """Return the documents of rows of this index, int64[Q], each of which has one, as those of queries.
@@ -135,3 +100,37 @@ class Documents:
         By default it is `item`, which is then hashable and has all of the document.
         """
         return self.item(document)
+
+
+class StoredDocuments(Documents):
+    """Documents that are built of reports and have files of their own in an index."""
+
+    # Names of the files with data that scores depend on and that does not follow from the texts; the fingerprint of an
+    # index covers them.
+    data_files: ClassVar[tuple[str, ...]] = ()
+    # Names of the files with what follows from the texts or the data files. Another machine may write other bytes.
+    derived_files: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def build(cls, kind: str, corpus: Corpus) -> Self:
+        """Build the representation of a corpus; `kind` is its name in the registry.
+
+        Raise InputError if the corpus is too large or too wide.
+        """
+        raise NotImplementedError
+
+    def files(self) -> Iterator[tuple[str, Columns]]:
+        """Yield the name and the columns of each file, `data_files` and `derived_files`."""
+        raise NotImplementedError
+
+    @classmethod
+    def load(cls, kind: str, stored: Mapping[str, Stored]) -> Self:
+        """Open the stored `files`, keyed by name; the arrays are views of them.
+
+        Raise ValueError if an offset or id leads out of its array.
+        """
+        raise NotImplementedError
+
+    def counts(self) -> dict[str, Any]:
+        """Return what the manifest records, by name, in addition to the numbers of documents and rows."""
+        return {}

@@ -12,7 +12,7 @@ import numpy as np
 
 from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Corpus, Documents
+from metric_oracle.indexes.contract import Corpus, Documents, StoredDocuments
 from metric_oracle.indexes.lists import group_rows, numbered_anew
 from metric_oracle.indexes.store import Columns, Stored, read_arrays
 from metric_oracle.indexes.vectors import VectorDocuments, distinct_rows, flat_index, in_order_of_use
@@ -30,7 +30,7 @@ from metric_oracle.records import Metric
 
 
 @dataclass(frozen=True)
-class EmbeddingDocuments(VectorDocuments):
+class EmbeddingDocuments(VectorDocuments, StoredDocuments):
     """Distinct embeddings, of any width up to `WIDEST`."""
 
     kind: str  # name of the representation in the registry, such as "chexbert"

@@ -9,7 +9,7 @@ import numpy as np
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.entities import EntityTable
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Corpus, Documents
+from metric_oracle.indexes.contract import Corpus, Documents, StoredDocuments
 from metric_oracle.indexes.lists import group_rows, numbered_anew, places_of_lists
 from metric_oracle.indexes.store import Columns, Stored, check_ids, check_offsets, read_arrays
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
@@ -41,7 +41,7 @@ class EntityLists(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EntityDocuments(Documents):
+class EntityDocuments(StoredDocuments):
     """Distinct lists of entities, the documents."""
 
     lists: EntityLists

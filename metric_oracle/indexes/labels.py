@@ -12,7 +12,7 @@ import numpy as np
 
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Corpus, Documents
+from metric_oracle.indexes.contract import Corpus, Documents, StoredDocuments
 from metric_oracle.indexes.lists import group_rows, numbered_anew
 from metric_oracle.indexes.radgraph import GraphIndex, build_graphs
 from metric_oracle.indexes.store import Columns, Stored, read_arrays
@@ -26,7 +26,7 @@ VALUES = {"positive": (0, 1, -1, 1), "negative": (0, 1, -1, -1), "blank": (0, 1,
 
 
 @dataclass(frozen=True)
-class LabelDocuments(VectorDocuments):
+class LabelDocuments(VectorDocuments, StoredDocuments):
     """Distinct CheXbert label vectors."""
 
     vectors: np.ndarray  # int8[D, L], 1 positive, -1 negative, 0 blank; `meaning` says what an uncertain label is

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Corpus, Documents
+from metric_oracle.indexes.contract import Corpus, Documents, StoredDocuments
 from metric_oracle.indexes.features import (
     FeatureDocuments,
     Mapped,
@@ -97,7 +97,7 @@ ROLES = {kind: _roles(kind) for kind in TOKENIZERS}
 
 
 @dataclass(frozen=True)
-class NgramIndex(FeatureDocuments):
+class NgramIndex(FeatureDocuments, StoredDocuments):
     """N-gram features of the distinct token sequences of a corpus, sorted by ascending length."""
 
     kind: str  # a key of `TOKENIZERS`; another name, such as "stems", if no query is tokenized for the index

@@ -23,7 +23,7 @@ import numpy as np
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.radgraph_json import GraphTable
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Corpus, Documents
+from metric_oracle.indexes.contract import Corpus, Documents, StoredDocuments
 from metric_oracle.indexes.features import (
     FeatureDocuments,
     Mapped,
@@ -56,7 +56,7 @@ class Graph(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GraphIndex(FeatureDocuments):
+class GraphIndex(FeatureDocuments, StoredDocuments):
     """Features of the distinct graphs of a corpus, sorted by number of entities and relations, then of entities."""
 
     features: Features  # those of the four families one after another

@@ -184,6 +184,12 @@ def write_arrays(path: Path, columns: Columns) -> None:
         _write(_Pieces(file), _one_row(columns))
 
 
+def write_files(folder: Path, files: Iterable[tuple[str, Columns]]) -> None:
+    """Write the files of a representation, each with its name and columns, into a folder that has no others."""
+    for name, columns in files:
+        write_arrays(folder / name, columns)
+
+
 def arrays_in_memory(columns: Columns) -> pa.Buffer:
     """Return the content of the file that `write_arrays` writes."""
     sink = pa.BufferOutputStream()

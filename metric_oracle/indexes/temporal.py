@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.indexes.contract import Corpus, Documents
+from metric_oracle.indexes.contract import Corpus, Documents, StoredDocuments
 from metric_oracle.indexes.lists import group_rows
 from metric_oracle.indexes.ngrams import Span, lowered_with_places
 from metric_oracle.indexes.store import Columns, Stored, read_arrays
@@ -90,7 +90,7 @@ def _as_many_blanks(gap: re.Match[str]) -> str:
 
 
 @dataclass(frozen=True)
-class KeywordDocuments(Documents):
+class KeywordDocuments(StoredDocuments):
     """Distinct sets of keywords."""
 
     masks: np.ndarray  # uint64[D], ascending, a bit per keyword in the order of `KEYWORDS`

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from metric_oracle.indexes.contract import Documents
+from metric_oracle.indexes.contract import StoredDocuments
 from metric_oracle.kernels.bertscore.codec import in_order
 from metric_oracle.kernels.bertscore.query import TokenCorpus
 
 
-class TokenDocuments(Documents):
+class TokenDocuments(StoredDocuments):
     """Base of representations whose documents are lists of vectors, such as the states of tokens."""
 
     states: np.ndarray  # float16 or float32[T, d], vectors of length 1 up to rounding

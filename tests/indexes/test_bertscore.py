@@ -23,7 +23,7 @@ from metric_oracle.indexes import bertscore
 from metric_oracle.indexes import build as index_module
 from metric_oracle.indexes.bertscore import StateDocuments
 from metric_oracle.indexes.shards import open_index
-from metric_oracle.indexes.store import map_file
+from metric_oracle.indexes.store import map_file, write_files
 from metric_oracle.kernels.bertscore.reference import score
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.building import build_index
@@ -114,7 +114,7 @@ def test_states_are_those_of_the_encoder(built, fake_encoder):
 def test_save_and_load(built, tmp_path):
     index = opened(built)
     (tmp_path / "b").mkdir()
-    index.save(tmp_path / "b")
+    write_files(tmp_path / "b", index.files())
     again = StateDocuments.load("bertscore", {path.name: map_file(path) for path in (tmp_path / "b").iterdir()})
     assert again.description == index.description
     assert index.screens.keys() == again.screens.keys()

@@ -11,7 +11,7 @@ from metric_oracle.indexes.contract import Corpus
 from metric_oracle.indexes.embeddings import EmbeddingDocuments
 from metric_oracle.indexes.labels import LabelDocuments
 from metric_oracle.indexes.lists import group_rows
-from metric_oracle.indexes.store import ALIGNMENT, map_file, read_arrays, write_arrays
+from metric_oracle.indexes.store import ALIGNMENT, map_file, read_arrays, write_arrays, write_files
 from metric_oracle.indexes.vectors import distinct_rows, in_order_of_use
 from metric_oracle.kernels.cosine.codes import unit_vectors
 from metric_oracle.sources.contract import Attachment
@@ -24,7 +24,7 @@ def index(tmp_path):
     folder = tmp_path / "chexbert"
     folder.mkdir()
     given = Reports([], [], attached={"chexbert": Attachment(vectors, np.arange(70))})
-    EmbeddingDocuments.build("chexbert", Corpus(given, [], np.empty(0))).save(folder)
+    write_files(folder, EmbeddingDocuments.build("chexbert", Corpus(given, [], np.empty(0))).files())
     return EmbeddingDocuments.load("chexbert", {path.name: map_file(path) for path in folder.iterdir()})
 
 

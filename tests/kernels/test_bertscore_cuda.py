@@ -24,7 +24,7 @@ from benchmarks import smoke
 from metric_oracle.base.errors import ExactnessError
 from metric_oracle.encoders.token_states import Tokens
 from metric_oracle.indexes.bertscore import StateDocuments
-from metric_oracle.indexes.store import map_file
+from metric_oracle.indexes.store import map_file, write_files
 from metric_oracle.kernels import _device
 from metric_oracle.kernels.bertscore import cpu, cuda
 from metric_oracle.kernels.bertscore.projections import EXACT
@@ -645,7 +645,7 @@ def test_a_kernel_that_does_not_start_is_said(monkeypatch):
 @on_a_device
 def test_an_open_file_serves(tmp_path):
     world = make_world(27, "common", "float32")
-    world.index.save(tmp_path)
+    write_files(tmp_path, world.index.files())
     opened = StateDocuments.load("bertscore", {path.name: map_file(path) for path in tmp_path.iterdir()})
     assert_same(found_by(cuda, World(opened, world.queries), 3, F1), found_by(cpu, world, 3, F1))
 

@@ -10,7 +10,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus
 from metric_oracle.indexes.embeddings import EmbeddingDocuments
 from metric_oracle.indexes.labels import LabelDocuments
-from metric_oracle.indexes.store import map_file
+from metric_oracle.indexes.store import map_file, write_files
 from metric_oracle.kernels._errors import check_bounds
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import dot
@@ -54,7 +54,7 @@ def inputs(vectors: np.ndarray, of_row: np.ndarray | None = None, kind: str = "c
 def stored(given: Reports, folder, kind: str = "chexbert") -> EmbeddingDocuments:
     """Return the index of vectors, saved and opened."""
     (folder / kind).mkdir()
-    EmbeddingDocuments.build(kind, Corpus(given, [], np.empty(0))).save(folder / kind)
+    write_files(folder / kind, EmbeddingDocuments.build(kind, Corpus(given, [], np.empty(0))).files())
     return EmbeddingDocuments.load(kind, {path.name: map_file(path) for path in (folder / kind).iterdir()})
 
 
