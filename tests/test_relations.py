@@ -342,7 +342,7 @@ def test_a_judge_is_noted_whatever_the_blocks(made_up, monkeypatch):
     found = []
     for size in (1, 7, 1 << 20):
         monkeypatch.setattr(rerank, "BLOCK", size)
-        found.append(rerank.rerank_pools(planned, judge, mo.reports(made_up.tests).load()))
+        found.append(rerank.Reranking(planned, judge, mo.reports(made_up.tests).load()).results())
     for one in found[:2]:
         assert one.signature == found[2].signature
         assert one.records() == found[2].records()

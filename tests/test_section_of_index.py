@@ -11,7 +11,7 @@ from metric_oracle.findings.results import read_results, read_scores
 from metric_oracle.findings.signature import short_signature
 from metric_oracle.judges.given import crepe_judge
 from metric_oracle.pools.candidate_pools import planned_pool
-from metric_oracle.pools.rerank import rerank_pools
+from metric_oracle.pools.rerank import Reranking
 from support import assert_refused, write
 
 HEADER = ("study_id", "findings", "impression")
@@ -99,7 +99,7 @@ def test_another_section_names_both(files, name, tests):
 
 
 def reranked(index, queries):
-    return rerank_pools(planned_pool(index, "all", mo.SearchOptions()), crepe_judge(Lengths()), queries)
+    return Reranking(planned_pool(index, "all", mo.SearchOptions()), crepe_judge(Lengths()), queries).results()
 
 
 def test_rerank_compares_the_sections(files):

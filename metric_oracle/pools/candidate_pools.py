@@ -41,6 +41,16 @@ class PoolRows(NamedTuple):
         return np.union1d(self.listed, self.drawn)
 
 
+class Audit(NamedTuple):
+    """Queries for which a judge scores the whole corpus, to measure how often a pool misses the best report."""
+
+    size: int = 0  # number of queries, drawn at random
+    recall: float | None = None  # with which the pool should contain a best report; it then decides the pool's size
+
+
+NO_AUDIT = Audit()
+
+
 @dataclass(frozen=True)
 class CandidatePool:
     """Which reports a judge scores for each test report. Made by `planned_pool`."""
@@ -50,6 +60,7 @@ class CandidatePool:
     draws: int  # reports drawn at random
     options: SearchOptions  # `k` and `text` are those of the answers
     seed: int = 0  # of what is drawn at random
+    audit: Audit = NO_AUDIT
 
     @property
     def is_whole(self) -> bool:
@@ -143,16 +154,15 @@ def planned_pool(
     options: SearchOptions,
     *,
     seed: int = 0,
-    audit: int = 0,
-    recall: float | None = None,
+    audit: Audit = NO_AUDIT,
     progress: Progress | None = None,
 ) -> CandidatePool:
     """Return the pool that the arguments of `rerank` describe, with its searches planned.
 
-    With `recall`, an audit chooses the size of the only list. Raise InputError if an argument is wrong, or the index
+    An audit with a recall chooses the size of the only list. Raise InputError if an argument is wrong, or the index
     lacks a representation that a metric reads.
     """
-    sizes = read_pool(pool, recall is not None)
+    sizes = read_pool(pool, audit.recall is not None)
     check_left_out({**options.restrictions, "part": options.part}, "for a pool")
     draws = sizes.pop(RANDOM, None)
     if not sizes:
@@ -182,15 +192,15 @@ def planned_pool(
     if draws is not None:
         check_in_range(f"pool {RANDOM}", draws, ge=1, le=opened.n_reports, note=" (reports of the corpus)")
     if not sizes and draws is None:
-        check_left_out({"audit": audit or None}, "where the pool is the whole corpus", got=f"{audit}")
-    if recall is not None and ([*sizes.values()] != [None] or draws is not None or not audit):
+        check_left_out({"audit": audit.size or None}, "where the pool is the whole corpus", got=f"{audit.size}")
+    if audit.recall is not None and ([*sizes.values()] != [None] or draws is not None or not audit.size):
         raise InputError(
             "recall",
             "must be given with `audit` and without the size of a pool",
             "no audit" if [*sizes.values()] == [None] else shown(pool),
             "Pass `audit=M` and `pool=METRIC`.",
         )
-    planned = CandidatePool(opened, tuple(zip(searches, sizes.values(), strict=True)), draws or 0, options, seed)
+    planned = CandidatePool(opened, tuple(zip(searches, sizes.values(), strict=True)), draws or 0, options, seed, audit)
     n_most = opened.n_reports if planned.is_whole else planned.size
     check_in_range("k", options.k, ge=1, le=n_most, note=" (reports of the pool)")
     return planned

@@ -14,7 +14,7 @@ a lower bound of the oracle under the judge, an upper one where lower scores are
   set, a pool of this size contains a best report with at least the probability `recall`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -38,7 +38,7 @@ from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.judges.given import GivenJudge, crepe_judge, keep_answers, one_judge
 from metric_oracle.judges.judge import Judge
 from metric_oracle.metrics import METRICS
-from metric_oracle.pools.candidate_pools import DEFAULT, CandidatePool, PoolRows, planned_pool
+from metric_oracle.pools.candidate_pools import DEFAULT, Audit, CandidatePool, PoolRows, planned_pool
 from metric_oracle.pools.pooled_oracle import JudgedPool, PooledOracle, pooled_oracle
 from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.retrieval.checks import check_section, section_entry
@@ -154,98 +154,147 @@ class _Run:
                 yield reference, Scored(codes, judged.scores[own], parts)
 
 
-def rerank_pools(
-    pool: CandidatePool,
-    judge: Judge,
-    queries: Reports,
-    audit: int = 0,
-    recall: float | None = None,
-    progress: Progress | None = None,
-    tell: Callable[[str], None] | None = None,
-    pools: Sequence[PoolRows] | None = None,
-) -> Reranked:
-    """Find, for every query, the k reports of its pool with the best scores, best first, then by row.
+class Reranking:
+    """The search of the best reports of each query's pool under a judge.
 
     The queries, the references, have what the metrics of the pool read. `pools` are those of the queries, if they were
-    found before. Steps of `progress` are "audit" and "rerank".
-    Raise InputError if the queries are of another section, or fewer than the audit, or a pool has fewer than k reports.
+    found before. Raise InputError if the queries are of another section.
     """
-    index, n, k, every = pool.index, len(queries.ids), int(pool.options.k), np.arange(pool.index.n_reports)
-    sign = judge.sign
-    check_section(queries, index)
-    check_in_range("audit", audit, ge=0, le=n, note=" (test reports)")
-    audited = np.random.default_rng(pool.seed).choice(n, audit, replace=False).tolist() if audit else []
-    if pools is None and not pool.is_whole:
-        pools = pool.rows(queries)
-    run = _Run(judge, index, every if pools is None or audit else np.unique(np.concatenate([p.rows for p in pools])))
-    in_audit = run.wanted([queries.texts[q] for q in audited], None)
-    rest = [q for q, reference in enumerate(queries.texts) if reference not in in_audit]
 
-    def of_rest() -> dict[str, np.ndarray]:
-        """Return the texts for the references that are not audited."""
-        return run.wanted([queries.texts[q] for q in rest], None if pools is None else [pools[q] for q in rest])
+    def __init__(
+        self, pool: CandidatePool, judge: Judge, queries: Reports, pools: Sequence[PoolRows] | None = None
+    ) -> None:
+        check_section(queries, pool.index)
+        self._pool, self._judge, self._queries = pool, judge, queries
+        self._pools = pools  # None where the whole corpus is scored
+        self._every = np.arange(pool.index.n_reports)
+        self._positions: dict[str, list[int]] = {}  # text of a reference -> its queries
+        for q, reference in enumerate(queries.texts):
+            self._positions.setdefault(reference, []).append(q)
+        self._audited: list[int] = []
+        self._best: dict[int, _Best] = {}
+        self._of_corpus: dict[int, np.ndarray] = {}  # scores of all rows, for the audited queries
+        self._of_pools: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # scores of the lists and of what was drawn
 
-    wanted = {} if recall is not None else of_rest()
-    run.check_cost({**in_audit, **wanted}, tell)
-    _check_k(pool, pools)
-    positions: dict[str, list[int]] = {}
-    for q, reference in enumerate(queries.texts):
-        positions.setdefault(reference, []).append(q)
-    best_of: dict[int, _Best] = {}
-    of_corpus: dict[int, np.ndarray] = {}  # scores of all rows, for the audited queries
-    held: dict[str, Scored] = {}  # for others that have the text of an audited query
-    for reference, scored in run.score(in_audit, progress, "audit"):
-        for q in positions[reference]:
-            if q in audited:
-                scores, components = scored.at(run.codes(every))
-                best_of[q], of_corpus[q] = _pick(every, scores, components, k, sign), scores
-            else:
-                held[reference] = scored
-    places = None
-    if audit and len(pool.lists) == 1:
-        places = np.array([_rank_of_best(pool, queries.take(np.array([q])), sign * of_corpus[q]) for q in audited])
-    if recall is not None and places is not None:
-        pool = pool.of_size(conformal_pool(places, recall))
-        pools = None if pool.is_whole else pool.rows(queries)
-        wanted = of_rest()
-        run.check_cost(wanted, tell)
-        _check_k(pool, pools)
-    of_pools: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # scores of the lists and of what was drawn
-    if pools is not None:
-        of_pools = {q: (scores[pools[q].listed], scores[pools[q].drawn]) for q, scores in of_corpus.items()}
-    for reference, scored in chain(held.items(), run.score(wanted, progress, "rerank")):
-        for q in positions[reference]:
-            if q in audited:
-                continue
-            rows = every if pools is None else pools[q].rows
-            best_of[q] = _pick(rows, *scored.at(run.codes(rows)), k, sign)
-            if pools is not None:
-                of_pools[q] = scored.at(run.codes(pools[q].listed))[0], scored.at(run.codes(pools[q].drawn))[0]
-    described = {**pool.recorded(), "pairs": run.n_pairs}
-    if audit:
-        regret = np.zeros(audit)
-        if pools is not None:
-            ends = [(of_corpus[q], of_corpus[q][pools[q].rows]) for q in audited]
-            regret = np.array([(sign * whole).max() - (sign * own).max() for whole, own in ends])
-        described["audit"] = _audit_entry(pool.seed, regret, places, recall)
-    signature = _signature(index, queries, judge, described, k) | run.noted
-    oracle = None
-    if pools is not None:
-        cheap = pool.scores(queries, [p.listed for p in pools])
+    def results(self, progress: Progress | None = None, tell: Callable[[str], None] | None = None) -> Reranked:
+        """Return, for every query, the k reports of its pool with the best scores, best first, then by row.
+
+        Steps of `progress` are "audit" and "rerank". Raise InputError if the queries are fewer than the audit, or a
+        pool has fewer than k reports.
+        """
+        queries, n, (audit, recall) = self._queries, len(self._queries.ids), self._pool.audit
+        check_in_range("audit", audit, ge=0, le=n, note=" (test reports)")
+        if audit:
+            self._audited = np.random.default_rng(self._pool.seed).choice(n, audit, replace=False).tolist()
+        if self._pools is None and not self._pool.is_whole:
+            self._pools = self._pool.rows(queries)
+        run = _Run(self._judge, self._pool.index, self._scored_rows())
+        in_audit = run.wanted([queries.texts[q] for q in self._audited], None)
+        wanted = {} if recall is not None else self._unaudited(run, in_audit)
+        run.check_cost({**in_audit, **wanted}, tell)
+        self._check_k()
+        held = self._audit(run, run.score(in_audit, progress, "audit"))
+        places = self._places() if audit and len(self._pool.lists) == 1 else None
+        if recall is not None and places is not None:
+            self._pool = self._pool.of_size(conformal_pool(places, recall))
+            self._pools = None if self._pool.is_whole else self._pool.rows(queries)
+            wanted = self._unaudited(run, in_audit)
+            run.check_cost(wanted, tell)
+            self._check_k()
+        self._rerank(run, chain(held.items(), run.score(wanted, progress, "rerank")))
+        described = {**self._pool.recorded(), "pairs": run.n_pairs}
+        if audit:
+            described["audit"] = _audit_entry(self._pool.seed, self._regret(), places, recall)
+        k, text = int(self._pool.options.k), self._pool.options.text
+        signature = _signature(self._pool.index, queries, self._judge, described, k) | run.noted
+        oracle = None if self._pools is None else self._oracle(self._pools, signature)
+        table = _table(self._pool.index, queries, [self._best[q] for q in range(n)], self._judge, text)
+        return Reranked(table, signature, oracle)
+
+    def _scored_rows(self) -> np.ndarray:
+        """Return the rows that may be scored, ascending: those of all pools, or all that there are."""
+        if self._pools is None or self._audited:
+            return self._every
+        return np.unique(np.concatenate([of_query.rows for of_query in self._pools]))
+
+    def _unaudited(self, run: _Run, in_audit: Container[str]) -> dict[str, np.ndarray]:
+        """Return the texts to score for the references that are not audited."""
+        rest = [q for q, reference in enumerate(self._queries.texts) if reference not in in_audit]
+        pools = None if self._pools is None else [self._pools[q] for q in rest]
+        return run.wanted([self._queries.texts[q] for q in rest], pools)
+
+    def _check_k(self) -> None:
+        """Raise InputError if a pool has fewer than k reports."""
+        n_pool = len(self._every) if self._pools is None else min(len(of_query.rows) for of_query in self._pools)
+        check_in_range("k", self._pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
+
+    def _audit(self, run: _Run, scored_of: Iterable[tuple[str, Scored]]) -> dict[str, Scored]:
+        """Take the scores of all texts with the references of audited queries.
+
+        Return those of references that another query has, too: it takes its pool's from them.
+        """
+        held = {}
+        for reference, scored in scored_of:
+            for q in self._positions[reference]:
+                if q in self._audited:
+                    scores, components = scored.at(run.codes(self._every))
+                    self._best[q], self._of_corpus[q] = self._pick(self._every, scores, components), scores
+                else:
+                    held[reference] = scored
+        return held
+
+    def _places(self) -> np.ndarray:
+        """Return the rank of the best report of each audited query, see `_rank_of_best`: int64[m]."""
+        sign, take = self._judge.sign, self._queries.take
+        return np.array(
+            [_rank_of_best(self._pool, take(np.array([q])), sign * self._of_corpus[q]) for q in self._audited]
+        )
+
+    def _rerank(self, run: _Run, scored_of: Iterable[tuple[str, Scored]]) -> None:
+        """Take the scores with the references of all other queries, and what the audit has of the pools."""
+        if self._pools is not None:
+            for q, scores in self._of_corpus.items():
+                self._of_pools[q] = scores[self._pools[q].listed], scores[self._pools[q].drawn]
+        for reference, scored in scored_of:
+            for q in self._positions[reference]:
+                if q in self._audited:
+                    continue
+                rows = self._every if self._pools is None else self._pools[q].rows
+                self._best[q] = self._pick(rows, *scored.at(run.codes(rows)))
+                if self._pools is not None:
+                    pool = self._pools[q]
+                    self._of_pools[q] = scored.at(run.codes(pool.listed))[0], scored.at(run.codes(pool.drawn))[0]
+
+    def _pick(self, rows: np.ndarray, scores: np.ndarray, components: Mapping[str, np.ndarray]) -> _Best:
+        """Return the k of `rows`, int64[n], with the best scores, best first; of equal ones the lowest row first.
+
+        `scores` and `components`, float64[n], are those of each row.
+        """
+        losses = -self._judge.sign * scores
+        order = np.lexsort((rows, losses))[: int(self._pool.options.k)]
+        ordered, best = np.sort(losses), losses[order]
+        ties = np.searchsorted(ordered, best, "right") - np.searchsorted(ordered, best, "left")
+        parts = {name: values[order] for name, values in components.items()}
+        return _Best(rows[order], scores[order], parts, ties, len(rows))
+
+    def _regret(self) -> np.ndarray:
+        """Return by how much the best score of the corpus is better than that of the pool, by audited query."""
+        if self._pools is None:
+            return np.zeros(len(self._audited))
+        sign, ends = self._judge.sign, [(self._of_corpus[q], self._pools[q].rows) for q in self._audited]
+        return np.array([(sign * whole).max() - (sign * whole[rows]).max() for whole, rows in ends])
+
+    def _oracle(self, pools: Sequence[PoolRows], signature: Mapping[str, Any]) -> PooledOracle:
+        """Return what the pools say of the oracle; `signature` is that of the results."""
+        cheap = self._pool.scores(self._queries, [of_query.listed for of_query in pools])
         judged = [
-            JudgedPool(*of_pools[q], p.places > 0, cheap[q], len(p.rows) == index.n_reports)
-            for q, p in enumerate(pools)
+            JudgedPool(*self._of_pools[q], of_query.places > 0, cheap[q], len(of_query.rows) == len(self._every))
+            for q, of_query in enumerate(pools)
         ]
         entries = {name: signature[name] for name in ("index", "references", "section") if name in signature}
-        oracle = pooled_oracle(queries.ids, judged, pool.signs, signature["judge"], pool=described, **entries)
-    table = _table(index, queries, [best_of[q] for q in range(n)], judge, pool.options.text)
-    return Reranked(table, signature, oracle)
-
-
-def _check_k(pool: CandidatePool, pools: Sequence[PoolRows] | None) -> None:
-    """Raise InputError if a pool has fewer than k reports."""
-    n_pool = pool.index.n_reports if pools is None else min(len(of_query.rows) for of_query in pools)
-    check_in_range("k", pool.options.k, ge=1, le=n_pool, note=" (reports of the pool)")
+        return pooled_oracle(
+            self._queries.ids, judged, self._pool.signs, signature["judge"], pool=signature["pool"], **entries
+        )
 
 
 def _table(index: Index, queries: Reports, of_queries: Sequence[_Best], judge: Judge, text: bool) -> Any:
@@ -286,19 +335,6 @@ def binomial_interval(hits: int, n: int) -> tuple[float, float]:
     low = 0.0 if hits == 0 else float(beta.ppf(tail, hits, n - hits + 1))
     high = 1.0 if hits == n else float(beta.ppf(1 - tail, hits + 1, n - hits))
     return low, high
-
-
-def _pick(rows: np.ndarray, scores: np.ndarray, components: Mapping[str, np.ndarray], k: int, sign: float) -> _Best:
-    """Return the k of `rows`, int64[n], with the best scores, best first; of equal ones the lowest row first.
-
-    `scores` and `components`, float64[n], are those of each row; `sign` is -1 where lower ones are better.
-    """
-    losses = -sign * scores
-    order = np.lexsort((rows, losses))[:k]
-    ordered, best = np.sort(losses), losses[order]
-    ties = np.searchsorted(ordered, best, "right") - np.searchsorted(ordered, best, "left")
-    parts = {name: values[order] for name, values in components.items()}
-    return _Best(rows[order], scores[order], parts, ties, len(rows))
 
 
 def _rank_of_best(pool: CandidatePool, query: Reports, gains: np.ndarray) -> int:
@@ -459,12 +495,12 @@ def rerank(
             "Search for the best under a metric with `mo.retrieve`, and name a judge in oracle.toml.",
         )
     planned = planned_pool(
-        index, pool, with_arguments(options, k=k), seed=seed, audit=audit, recall=recall, progress=progress
+        index, pool, with_arguments(options, k=k), seed=seed, audit=Audit(audit, recall), progress=progress
     )
     device = attached(queries).models.get("device")
     with unopened_judge.opened() if unopened_judge is not None else _opened_crepe(crepe, keep, device) as judge:
         reports = loaded(queries, planned.index, progress)
-        return rerank_pools(planned, judge, reports, audit, recall, progress, tell)
+        return Reranking(planned, judge, reports).results(progress, tell)
 
 
 @contextmanager

@@ -4,9 +4,9 @@ Under a judge, which cannot score the whole corpus, the means are estimated from
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -42,7 +42,7 @@ from metric_oracle.retrieval.plan import Plan, plan_scores
 from metric_oracle.retrieval.search_signature import digest, signature
 from metric_oracle.retrieval.thread_pool import n_threads, run_blocks
 from metric_oracle.scores.baselines import DRAWS, SEED, drawn_rows
-from metric_oracle.scores.controlled import controlled_means
+from metric_oracle.scores.controlled import ControlledMeans, controlled_means
 from metric_oracle.scores.sampled import ROUNDS, SPARE
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -214,67 +214,87 @@ def expectation_of(
     return Expectation(table, edges, counts, {**entries, **pairs.settings, **described})
 
 
+@dataclass(frozen=True)
+class RandomPairs:
+    """Queries with random rows of a corpus: for each as many as are judged at most, those of the baseline random."""
+
+    index: Index
+    queries: Reports
+    seed: int
+    rows: np.ndarray  # int64[Q, R], corpus rows of each query
+
+    @classmethod
+    def of(cls, index: Index, queries: Reports, draws: int, seed: int) -> "RandomPairs":
+        """Draw the rows of each query."""
+        rows = drawn_rows(np.arange(index.n_reports), len(queries.ids), seed, draws)
+        return cls(index, queries, seed, rows)
+
+    @cached_property
+    def texts(self) -> list[list[tuple[str, str]]]:
+        """The texts of the pairs of each query."""
+        distinct, place = np.unique(self.rows, return_inverse=True)
+        texts = self.index.take("text", distinct).to_pylist()
+        by_query = zip(self.queries.texts, place.reshape(self.rows.shape), strict=True)
+        return [[(text, texts[i]) for i in of_query.tolist()] for text, of_query in by_query]
+
+    def check_cost(self, judge: Judge, tell: Callable[[str], None] | None = None) -> None:
+        """Tell what it costs to judge all pairs; raise InputError if they are too many."""
+        every = [*{pair for of_query in self.texts for pair in of_query}]
+        judge.check_cost(len(every), judge.n_kept(every), tell)
+
+
+@dataclass(frozen=True)
+class Control:
+    """A metric whose exact means over the corpus correct an estimate under a judge."""
+
+    plan: Plan
+    means: np.ndarray | None = None  # float64[Q], of each query, if they are known already
+
+    def deviations(self, pairs: RandomPairs, progress: Progress | None) -> np.ndarray:
+        """Return the metric's scores of the pairs less its exact means: float64[Q, R].
+
+        They are 0 for rows that the metric cannot score, so that their expectation is 0 in any case.
+        """
+        means = self.means
+        if means is None:
+            means = expectation_of(self.plan, pairs.queries, progress=progress).table["mean"].to_numpy()
+        query = np.repeat(np.arange(len(pairs.rows)), pairs.rows.shape[1])
+        scores = self.plan.pairs(pairs.queries).score_corpus_rows(query, pairs.rows.ravel())
+        deviations = scores - means[query]
+        return np.where(np.isnan(deviations), 0.0, deviations).reshape(pairs.rows.shape)
+
+
 def judged_expectation(
-    index: Index,
-    plans: Sequence[Plan],
-    queries: Reports,
+    pairs: RandomPairs,
     judge: Judge,
+    controls: Sequence[Control] = (),
     *,
-    draws: int,
     error: float = 0.0,
-    seed: int = 0,
     bins: int = BINS_OF_STUDY,
-    means: Mapping[str, np.ndarray] | None = None,
-    tell: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> Expectation:
     """Return the means of a judge's scores of each query with all corpus rows, estimated from random rows.
 
-    `plans` are of the metrics whose exact means correct the estimate; `means`, float64[Q] by metric, are those that are
-    known already. At most `draws` rows are drawn for each query, those of the baseline random, and no more than are
-    needed for the standard error `error` of the mean over all queries. Steps of `progress` are the names of the
-    metrics and of the judge.
+    No more of the pairs are judged than are needed for the standard error `error` of the mean over all queries. Steps
+    of `progress` are the names of the metrics and of the judge.
     """
-    n_queries = len(queries.ids)
-    rows = drawn_rows(np.arange(index.n_reports), n_queries, seed, draws)
-    distinct, place = np.unique(rows, return_inverse=True)
-    texts = index.take("text", distinct).to_pylist()
-    by_query = zip(queries.texts, place.reshape(n_queries, draws), strict=True)
-    pairs = [[(text, texts[i]) for i in of_query.tolist()] for text, of_query in by_query]
-    every = [*{pair for of_query in pairs for pair in of_query}]
-    judge.check_cost(len(every), judge.n_kept(every), tell)
-    controls = np.empty((len(plans), *rows.shape))
-    for control, plan in zip(controls, plans, strict=True):
-        known_means = (means or {}).get(plan.metric.name)
-        exact = (
-            expectation_of(plan, queries, progress=progress).table["mean"].to_numpy()
-            if known_means is None
-            else known_means
-        )
-        control[:] = _control(plan, queries, rows, exact)
-    n_drawn = draws if error == 0 else min(max(ROUNDS, 1 + math.ceil(FREEDOM / n_queries)), draws)
-    score_of, noted = dict[tuple[str, str], float](), dict[str, Any]()
-    while True:
-        new = [*{pair: None for of_query in pairs for pair in of_query[:n_drawn] if pair not in score_of}]
-        judgements = judge.score(new, counter(progress, judge.name, len(new)))
-        score_of |= zip(new, judgements.scores.tolist(), strict=True)
-        noted |= judgements.notes
-        scores = np.array([[score_of[pair] for pair in of_query[:n_drawn]] for of_query in pairs])
-        estimate = controlled_means(scores, controls[:, :, :n_drawn])
-        if n_drawn == draws or 0 < estimate.standard_error <= error:
-            break
-        wanted = SPARE * n_drawn * (estimate.standard_error / error) ** 2 or 2 * n_drawn  # of equal scores, more
-        n_drawn = min(max(math.ceil(wanted), n_drawn + 1), draws)
+    index, queries = pairs.index, pairs.queries
+    deviations = np.empty((len(controls), *pairs.rows.shape))
+    for of_control, control in zip(deviations, controls, strict=True):
+        of_control[:] = control.deviations(pairs, progress)
+    sample = _judged(pairs, judge, deviations, error, progress)
+    scores, estimate = sample.scores, sample.estimate
     table = pa.table(
         {
             "query_id": pa.array(queries.ids, pa.large_string()),
             "mean": estimate.means,
-            "n": np.full(n_queries, index.n_reports),
+            "n": np.full(len(queries.ids), index.n_reports),
         }
     )
     below = np.floor(np.ldexp(scores.ravel(), -FINEST)).astype(np.int64)
     fine = _Bins(FINEST, int(below.min()), np.bincount(below - below.min()))
     edges, counts = _histogram(fine, float(scores.min()), float(scores.max()), bins)
+    slopes = zip(controls, estimate.slopes, strict=True)
     entries = {
         "metric": judge.name,
         "source": f"the judge {judge.name}",
@@ -287,26 +307,49 @@ def judged_expectation(
         "baseline": "expectation",
         "sampled": {
             "standard_error": estimate.standard_error,
-            "rows": n_drawn,
-            "seed": seed,
-            "pairs": len(score_of),
+            "rows": scores.shape[1],
+            "seed": pairs.seed,
+            "pairs": sample.n_pairs,
             "plain_mean": float(estimate.plain.mean()),
             "plain_error": estimate.plain_error,
-            "slopes": {plan.metric.name: float(slope) for plan, slope in zip(plans, estimate.slopes, strict=True)},
+            "slopes": {control.plan.metric.name: float(slope) for control, slope in slopes},
         },
-        **noted,
+        **sample.notes,
     }
     return Expectation(table, edges, counts, entries)
 
 
-def _control(plan: Plan, queries: Reports, rows: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """Return the scores of a metric for random rows of each query, int64[Q, R], less its exact means, float64[Q].
+class _Judged(NamedTuple):
+    """The random pairs that a judge scored, and what follows from their scores."""
 
-    They are 0 for rows that the metric cannot score, so that their expectation is 0 in any case.
+    scores: np.ndarray  # float64[Q, R], of as many rows of each query
+    estimate: ControlledMeans
+    n_pairs: int  # distinct pairs
+    notes: dict[str, Any]  # of the judge, for the signature
+
+
+def _judged(
+    pairs: RandomPairs, judge: Judge, deviations: np.ndarray, error: float, progress: Progress | None
+) -> _Judged:
+    """Judge some rows of each query, then more, until the standard error is `error` (0: all rows).
+
+    `deviations` are those of the controls, float64[M, Q, R].
     """
-    query = np.repeat(np.arange(len(rows)), rows.shape[1])
-    deviations = plan.pairs(queries).score_corpus_rows(query, rows.ravel()) - means[query]
-    return np.where(np.isnan(deviations), 0.0, deviations).reshape(rows.shape)
+    n_queries, draws = pairs.rows.shape
+    n_drawn = draws if error == 0 else min(max(ROUNDS, 1 + math.ceil(FREEDOM / n_queries)), draws)
+    score_of, notes = dict[tuple[str, str], float](), dict[str, Any]()
+    while True:
+        drawn = [of_query[:n_drawn] for of_query in pairs.texts]
+        new = [*{pair: None for of_query in drawn for pair in of_query if pair not in score_of}]
+        judgements = judge.score(new, counter(progress, judge.name, len(new)))
+        score_of |= zip(new, judgements.scores.tolist(), strict=True)
+        notes |= judgements.notes
+        scores = np.array([[score_of[pair] for pair in of_query] for of_query in drawn])
+        estimate = controlled_means(scores, deviations[:, :, :n_drawn])
+        if n_drawn == draws or 0 < estimate.standard_error <= error:
+            return _Judged(scores, estimate, len(score_of), notes)
+        wanted = SPARE * n_drawn * (estimate.standard_error / error) ** 2 or 2 * n_drawn  # of equal scores, more
+        n_drawn = min(max(math.ceil(wanted), n_drawn + 1), draws)
 
 
 def read_expectation(path: str | Path) -> Expectation:
@@ -483,17 +526,8 @@ def expectation(
         return expectation_of(plan, asked, quantiles=quantiles, bins=bins, progress=progress)
     with unopened_judge.opened() as judge:
         corpus = corpus_of(index, map(get_metric, names or ()), progress)
-        plans = [plan_scores(corpus, name, options or DEFAULTS) for name in names or ()]
-        asked = loaded(queries, corpus, progress, metrics=[plan.metric for plan in plans])
-        return judged_expectation(
-            corpus,
-            plans,
-            asked,
-            judge,
-            draws=draws or DRAWS,
-            error=error or 0.0,
-            seed=seed or SEED,
-            bins=bins,
-            tell=attached(queries).models.get("tell"),
-            progress=progress,
-        )
+        controls = [Control(plan_scores(corpus, name, options or DEFAULTS)) for name in names or ()]
+        asked = loaded(queries, corpus, progress, metrics=[control.plan.metric for control in controls])
+        pairs = RandomPairs.of(corpus, asked, draws or DRAWS, seed or SEED)
+        pairs.check_cost(judge, attached(queries).models.get("tell"))
+        return judged_expectation(pairs, judge, controls, error=error or 0.0, bins=bins, progress=progress)

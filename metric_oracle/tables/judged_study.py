@@ -26,11 +26,11 @@ from metric_oracle.judges.judge import Judge, Pair
 from metric_oracle.metrics import METRICS
 from metric_oracle.pools.candidate_pools import CandidatePool, PoolRows, planned_pool
 from metric_oracle.pools.pair_files import PairsToJudge, pairs_to_judge
-from metric_oracle.pools.rerank import rerank_pools
+from metric_oracle.pools.rerank import Reranking
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan, plan_scores
 from metric_oracle.scores.baselines import DRAWS, drawn_rows
-from metric_oracle.scores.expectation import judged_expectation
+from metric_oracle.scores.expectation import Control, RandomPairs, judged_expectation
 from metric_oracle.scores.pair_scores import score_rows, with_judge
 from metric_oracle.sides import Sides
 from metric_oracle.tables.study_folder import Steps, file_name
@@ -133,7 +133,7 @@ def with_columns(
     texts = dict(reports.texts)
     rows = {name: systems[name] for name in texts}
     for judge in judges:
-        best = rerank_pools(pool, judge, queries, pools=reports.pools)
+        best = Reranking(pool, judge, queries, reports.pools).results()
         name = name_of_results(best.signature)
         steps.write(f"{file_name(name)}-reports", best)
         texts[name] = best.table["text"].to_pylist()
@@ -158,15 +158,13 @@ def _with_chance(random: Scores, judge: Judge, reports: JudgedReports, threads: 
     sampled = averaged.get("sampled", {})
     exact = [name for name in random.metrics if name not in sampled and not METRICS[name].is_sum]
     pool = reports.pool
-    expected = judged_expectation(
-        pool.index,
-        [plan_scores(pool.index, name, SearchOptions(threads=threads)) for name in exact],
-        reports.queries,
-        judge,
-        draws=reports.draws,
-        seed=pool.seed,
-        means={name: random.table[name].to_numpy() for name in exact},
-    )
+    controls = [
+        Control(plan_scores(pool.index, name, SearchOptions(threads=threads)), random.table[name].to_numpy())
+        for name in exact
+    ]
+    pairs = RandomPairs.of(pool.index, reports.queries, reports.draws, pool.seed)
+    pairs.check_cost(judge)
+    expected = judged_expectation(pairs, judge, controls)
     described = {name: expected.signature["sampled"][name] for name in ("standard_error", "rows", "seed")}
     signature = {
         **random.signature,

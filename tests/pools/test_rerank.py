@@ -14,8 +14,8 @@ from metric_oracle.findings.results import read_results
 from metric_oracle.judges.given import crepe_judge
 from metric_oracle.judges.pair_models import totals
 from metric_oracle.pools import rerank as module
-from metric_oracle.pools.candidate_pools import planned_pool
-from metric_oracle.pools.rerank import binomial_interval, conformal_pool, rerank_pools
+from metric_oracle.pools.candidate_pools import Audit, planned_pool
+from metric_oracle.pools.rerank import Reranking, binomial_interval, conformal_pool
 from metric_oracle.tables.systems import is_oracle, read_system
 from support import assert_refused, write
 from support.crepe import write_tiny
@@ -71,8 +71,8 @@ def queries():
 
 def rerank(index, queries, model, pool, k=1, audit=0, recall=None, seed=0):
     """Return what CREPE finds with a stand-in for its model."""
-    planned = planned_pool(index, pool, mo.SearchOptions(k=k), seed=seed, audit=audit, recall=recall)
-    return rerank_pools(planned, crepe_judge(model), queries, audit, recall)
+    planned = planned_pool(index, pool, mo.SearchOptions(k=k), seed=seed, audit=Audit(audit, recall))
+    return Reranking(planned, crepe_judge(model), queries).results()
 
 
 def brute(model, reference, rows, k):
