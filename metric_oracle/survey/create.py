@@ -248,7 +248,8 @@ class _Read:
         models = {name: given for name, given in candidates.items() if name not in results}
         sides = Sides.of(tests, models, _OF_CANDIDATES).read(section_of(*data.values()))
         references = sides.read_truth
-        texts, scores = {}, {}
+        texts: dict[str, dict[str, str]] = {}
+        scores: dict[str, dict[str, dict[str, Any]]] = {}
         for name, of_type in data.items():
             if name in results:
                 texts[name], scores[name] = _of_results(name, references, results[name]), {}
