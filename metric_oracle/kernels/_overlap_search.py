@@ -5,8 +5,9 @@ the rows and clears up. It is compiled once for each metric, a NamedTuple class 
 inlined. Two of them, `begin_query` and `end_query` of `_pairs.py`, prepare and clear the metric's scratch arrays, as
 they do for given pairs; the others are
 
-    scorer_of(metric, found, corpus, batch, q)   the scorer of query q, from what `begin_query` returned
-    find(scorer, k, work)      the search itself: one `find_best` or two
+    scorer_of(metric, found, corpus, batch, q)   the scorer of query q and the ids of its features, from what
+                               `begin_query` returned
+    find(scorer, ids, k, work) the search itself: one `find_best` or two; it returns what bounds the other documents
     bound(scorer, j, a, b)     the most that a document of length bucket j can score with at most a matches in the first
                                family counted and b in the second; it never falls as a or b rises
     score(scorer, d, j)        the exact score of document d, which lies in bucket j
@@ -34,7 +35,7 @@ import numpy as np
 from metric_oracle.base.errors import ExactnessError
 from metric_oracle.kernels._bitmaps import WORD, Bitmaps, n_words, new_bitmaps
 from metric_oracle.kernels._errors import sample_of
-from metric_oracle.kernels._jit import inner, inner_borrowing, jit
+from metric_oracle.kernels._jit import compiled_for, inner, inner_borrowing, jit
 from metric_oracle.kernels._overlap import FULL, SLACK, Features, bucket_of, by_rarity, lower_bound, postings
 from metric_oracle.kernels._overlap_counts import (
     OneFamily,
@@ -133,15 +134,28 @@ def new_workspace(features: Features, sizes: np.ndarray, space: Any) -> Workspac
 
 
 def scorer_of(metric: Any, found: Any, corpus: Any, batch: Any, q: int) -> Any:
-    """Return the scorer of query `q` of `batch`, for which `begin_query` returned `found`."""
+    """Return the scorer of query `q` of `batch`, for which `begin_query` returned `found`, and the ids of its features.
+
+    The ids, int32[n] for one family, else a tuple of such arrays, are apart because a scorer is handed to functions
+    that are called for each bucket: a few arrays more took a fifth of BLEU's search.
+    """
     raise NotImplementedError
 
 
-def find(scorer: Any, k: int, work: Workspace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def find(scorer: Any, ids: Any, k: int, work: Workspace) -> Any:
     """Put the k best documents of the query of `scorer` into `work.best`, and set the counts back to 0.
 
-    Return the features of the query from whose posting lists documents are drawn to be checked, and those of the two
-    families whose matches `bound` takes: int32[...].
+    `scorer` and `ids` are what `scorer_of` returned. Return what bounds the others, a NamedTuple for whose class
+    `limit_of` is compiled: `Shared`, or the metric's own. Documents of the posting lists of its `ids`, int32[...], are
+    checked.
+    """
+    raise NotImplementedError
+
+
+def limit_of(left: Any, scorer: Any, d: int, j: int) -> float:
+    """Return an upper bound on the score of document `d` of bucket `j`, or -1.0 if it need not be checked.
+
+    `left` is what `find` returned.
     """
     raise NotImplementedError
 
@@ -405,13 +419,25 @@ def find_by_family(scorer, row, met, ids, k, work):
     find_best(scorer, counts, ids, scorer.size, k, work)
 
 
+class Shared(NamedTuple):
+    """Features of a query, as which `find` returns them where matches bound a score."""
+
+    ids: np.ndarray  # int32[...], features of the query
+    of_a: np.ndarray  # int32[a], those of the first of the families whose matches `bound` takes
+    of_b: np.ndarray  # int32[b], those of the second one
+
+
+@compiled_for(limit_of, Shared)
+def _(left, scorer, d, j):
+    return bound(scorer, j, _count_shared(left.of_a, d, scorer.index), _count_shared(left.of_b, d, scorer.index))
+
+
 @inner
-def find_in_family(scorer, k, work):
-    """Do what `find` says for a scorer of one family, whose features of the query are its `ids`, int32[n]."""
-    met = work.counts[1, :0]
-    find_by_family(scorer, 0, met, rarest_first(scorer.ids, scorer.index.post_ptr), k, work)
+def find_in_family(scorer, ids, k, work):
+    """Do what `find` says for a scorer of one family: `ids`, int32[n], are the query's features."""
+    find_by_family(scorer, 0, work.counts[1, :0], rarest_first(ids, scorer.index.post_ptr), k, work)
     work.counts[0] = 0
-    return scorer.ids, scorer.ids, scorer.ids[:0]
+    return Shared(ids, ids, ids[:0])
 
 
 @inner
@@ -453,25 +479,24 @@ def _count_shared(ids, d, index):
 
 
 @inner_borrowing
-def check_dropped(scorer, q, n_queries, found, k, work):
+def check_dropped(scorer, q, n_queries, left, k, work):
     """Check the search of query q: score random documents that it did not select, and compare the scores with bounds.
 
     Each such document must score below the k-th best row, and no more than its bound; `work.closest` and `work.n_pairs`
     are written, and `require_bounds` raises. There are at most `sample_of` documents for q and `n_queries`, the
-    distinct queries of the search. `found` is what `find` returned.
+    distinct queries of the search. `left` is what `find` returned.
     """
-    index = scorer.index
-    ids, of_a, of_b = found
-    work.n_pairs[1] += len(index.fwd_ptr) - 1
+    work.n_pairs[1] += len(scorer.index.fwd_ptr) - 1
     n, n_checked, i = sample_of(q, n_queries), 0, 0
-    while len(ids) > 0 and n_checked < n and i < DRAWS * n:
-        d = draw(q, i, ids, index)
+    while len(left.ids) > 0 and n_checked < n and i < DRAWS * n:
+        d = draw(q, i, left.ids, scorer.index)
         i += 1
         j = bucket_of(d, scorer.buckets)
-        value = score(scorer, d, j)
-        n_checked += is_outside(d, value, k, work)
-        limit = bound(scorer, j, _count_shared(of_a, d, index), _count_shared(of_b, d, index))
-        note_bound(limit, value, FILTER, work.closest)
+        limit = limit_of(left, scorer, d, j)
+        if limit >= 0.0:
+            value = score(scorer, d, j)
+            n_checked += is_outside(d, value, k, work)
+            note_bound(limit, value, FILTER, work.closest)
 
 
 @jit
@@ -484,9 +509,9 @@ def search(metric, corpus, batch, first, last, k, work, answers):
     index = corpus.features
     for q in range(first, last):
         begin(work.best, answers, q)
-        scorer = scorer_of(metric, begin_query(work.space, batch, q), corpus, batch, q)
-        found = find(scorer, k, work)
-        check_dropped(scorer, q, len(batch.queries.sizes), found, k, work)
+        scorer, ids = scorer_of(metric, begin_query(work.space, batch, q), corpus, batch, q)
+        left = find(scorer, ids, k, work)
+        check_dropped(scorer, q, len(answers.limit), left, k, work)
         expand(work.best, index.row_ptr, index.row_id, k, answers, q)
         end_query(work.space, batch, q)
 

@@ -54,7 +54,6 @@ KS = (1, 2, 3, 7, 40)
 
 # What searches compile into themselves, compiled to be called by a test.
 find_best, check_dropped = jit(driver.find_best), jit(driver.check_dropped)
-find_best_weighted, check_dropped_weighted = jit(cider_cpu.find_best), jit(cider_cpu.check_dropped)
 
 
 RADGRAPH = {
@@ -389,8 +388,14 @@ def _(policy, d, j):
 
 @jit
 def prepared(form, corpus, batch, space):
-    """Return a metric's scorer of the first query."""
+    """Return a metric's scorer of the first query, and the ids of its features."""
     return driver.scorer_of(form, begin_query(space, batch, 0), corpus, batch, 0)
+
+
+@jit
+def find(scorer, ids, k, work):
+    """Search with a metric's scorer."""
+    return driver.find(scorer, ids, k, work)
 
 
 @jit
@@ -464,7 +469,7 @@ def search_in(index: Any, inputs: Reports, name: str, k: int, factor: Callable) 
         return queries.id[queries.ptr[f] : queries.ptr[f + 1]]
 
     size = int(queries.sizes[0, 0])
-    policy: Any = prepared(backend.form, corpus, batch, work.space)
+    policy: Any = prepared(backend.form, corpus, batch, work.space)[0]
     ids = every = of_family(0)
     if metric.kernel == "bleu":
         family = 1 if name == WITHOUT_BIGRAM else min(metric.options["order"], 2)
@@ -488,24 +493,16 @@ def search_in(index: Any, inputs: Reports, name: str, k: int, factor: Callable) 
     planted.most[:] *= factors[:, None, None]
     find_best(planted, counts, ids, size, k, work)
     of_bound = (of_family(0), of_family(1)) if name == "radgraph" else (ids, ids[:0])
-    check_dropped(planted, 0, 1, (every, *of_bound), k, work)
+    check_dropped(planted, 0, 1, driver.Shared(every, *of_bound), k, work)
     return work
 
 
 def search_weighted(corpus: Any, batch: Any, k: int, factors: np.ndarray, work: Any) -> Any:
     """Search under CIDEr-D: what was found of a document, and with it its bound, times the factor of its bucket."""
-    features, buckets = corpus.features, corpus.buckets
-    mark, weight = work.space.mark, work.space.weight
-    cider_cpu._mark_query(batch, 0, mark, weight, np.uint8(1))
-    penalty = cider_cpu._penalties(buckets, batch.lengths[0])
-    policy = cider_cpu.CiderD(features, corpus.squares, batch.squares[0], penalty, mark, weight)
-    reading = cider_cpu.order_grams(batch, 0, features)
-    inverse = corpus.inverse * np.repeat(factors, buckets[:, 1] - buckets[:, 0]).astype(np.float32)
-    total = np.empty(inverse.shape[1], np.float32)
-    slack = batch.slack[0]
-    reached = find_best_weighted(policy, batch, reading, slack, buckets, inverse, k, total, work)
-    ids = batch.id[: batch.gram_ptr[batch.ptr[1]]]
-    check_dropped_weighted(policy, 0, 1, ids, reached, slack, buckets, k, total, work)
+    n_documents = corpus.buckets[:, 1] - corpus.buckets[:, 0]
+    inverse = corpus.inverse * np.repeat(factors, n_documents).astype(np.float32)
+    policy, ids = prepared(cider_cpu.Backend.form, corpus._replace(inverse=inverse), batch, work.space)
+    check_dropped(policy, 0, 1, find(policy, ids, k, work), k, work)
     return work
 
 

@@ -48,9 +48,6 @@ class Bleu(NamedTuple):
     index: Features  # type: ignore[assignment]
     buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `SetCorpus`
     query: Reference
-    unigrams: np.ndarray  # int32[n], those of the query that occur in the corpus
-    bigrams: np.ndarray  # int32[m], the same of order 2, none for BLEU-1
-    ids: np.ndarray  # int32[...], the same of all orders
     size: int | np.integer  # number of words of the query
     family: int  # 1 or 2: the order of the n-grams that are counted
     mark: np.ndarray  # uint8[V], query bitmap: 1 for the n-grams of the query
@@ -63,26 +60,11 @@ def _(form, found, corpus, batch, q):
     penalty = np.zeros(length + 1)
     for i in range(1, length + 1):
         penalty[i] = brevity(i, length, form.coco)
-    unigrams, ids = features_of(batch.queries, q, 0, 1), features_of(batch.queries, q, 0, order)
-    bigrams = features_of(batch.queries, q, 1, min(order, 2))
+    every, unigrams = features_of(batch.queries, q, 0, order), features_of(batch.queries, q, 0, 1)
+    bigrams = features_of(batch.queries, q, 1, min(order, 2))  # none for BLEU-1
     query = Reference(order, form.coco, len(unigrams), length, penalty)
-    return Bleu(corpus.features, corpus.buckets, query, unigrams, bigrams, ids, length, min(order, 2), mark)
-
-
-@inner
-def _of_unigrams(scorer):
-    """Return the scorer of the same query that counts unigrams."""
-    return Bleu(
-        scorer.index,
-        scorer.buckets,
-        scorer.query,
-        scorer.unigrams,
-        scorer.bigrams,
-        scorer.ids,
-        scorer.size,
-        1,
-        scorer.mark,
-    )
+    scorer = Bleu(corpus.features, corpus.buckets, query, length, min(order, 2), mark)
+    return scorer, (every, unigrams, bigrams)
 
 
 @inner
@@ -159,21 +141,23 @@ def _is_reachable(scorer, k, work):
 
 
 @compiled_for(driver.find, Bleu)
-def _(scorer, k, work):
-    post_ptr = scorer.index.post_ptr
-    met = work.counts[1, :0]
-    of_most = scorer.unigrams
-    if scorer.family == 2:
-        driver.find_by_family(scorer, 1, met, driver.rarest_first(scorer.bigrams, post_ptr), k, work)
-        met = work.counts[1]
-        of_most = scorer.bigrams
-    # Beyond order 1 only the documents that share no bigram with the query are left to search.
-    if scorer.family == 1 or _is_reachable(scorer, k, work):
-        driver.find_by_family(_of_unigrams(scorer), 0, met, driver.rarest_first(scorer.unigrams, post_ptr), k, work)
-        work.counts[0] = 0
-    if scorer.family == 2:
+def _(scorer, of_orders, k, work):
+    every, unigrams, bigrams = of_orders
+    index, most = scorer.index, scorer.family
+    # Beyond order 1 first the documents that share a bigram with the query, then the others, if any can reach a list.
+    for family in range(most, 0, -1):
+        if family < most and not _is_reachable(scorer, k, work):
+            break
+        met = work.counts[1] if family < most else work.counts[1, :0]
+        ids = driver.rarest_first(bigrams if family == 2 else unigrams, index.post_ptr)
+        of_family = Bleu(index, scorer.buckets, scorer.query, scorer.size, family, scorer.mark)
+        driver.find_by_family(of_family, family - 1, met, ids, k, work)
+        if family == 1:
+            work.counts[0] = 0
+    if most == 2:
         work.counts[1] = 0
-    return scorer.ids, of_most, of_most[:0]
+    of_most = bigrams if most == 2 else unigrams
+    return driver.Shared(every, of_most, of_most[:0])
 
 
 @inlined

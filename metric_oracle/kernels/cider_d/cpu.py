@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._errors import FLOAT64, sample_of, underflow
+from metric_oracle.kernels._errors import FLOAT64, underflow
 from metric_oracle.kernels._jit import compiled_for, inner, inner_borrowing, jit
-from metric_oracle.kernels._overlap import ROWS, Features, bucket_of, postings
+from metric_oracle.kernels._overlap import ROWS, Features, postings
 from metric_oracle.kernels._overlap_counts import count_at_least, largest
-from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of, scores_of
+from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of
 from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity, split
-from metric_oracle.kernels.topk.cpu import begin, expand, insert, threshold
+from metric_oracle.kernels.topk.cpu import insert, threshold
 
 # Tuned on synthetic impressions; any values give the same answers.
 SCORE_COST = 300  # postings that take as long to read as one document takes to score
@@ -60,18 +60,37 @@ class WeightedBatch(NamedTuple):
     slack: np.ndarray  # float64[Q], factor of each bound, slightly above 1, that covers rounding
 
 
-class CiderScratch(NamedTuple):
+class Weights(NamedTuple):
     """Scratch arrays of one thread."""
 
     mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query; 0 between queries
-    total: np.ndarray  # float32[D], sum of the similarities of a document so far; -inf for documents that were scored
     weight: np.ndarray  # float64[V], weights of the features that are marked in the query bitmap
+    total: np.ndarray  # float32[D], sum of the similarities of a document so far; -inf for documents that were scored
+
+
+class ReadingOrder(NamedTuple):
+    """The n-grams of a query in the order in which their posting lists are read."""
+
+    gram: np.ndarray  # int64[n], indices of the n-grams in the batch
+    factor: np.ndarray  # float32[n], weight of the n-gram divided by the length of the query's weights of that order
+    # float64[n + 1], `remainder[i]` is the most that the n-grams from i on add to the sum of a document's similarities
+    remainder: np.ndarray
+
+
+class CiderForm(NamedTuple):
+    """Says that a search or counts of pairs are those of CIDEr-D, see `_overlap_search.py` and `_pairs.py`."""
 
 
 class CiderD(NamedTuple):
     """The scorer (see `_overlap_search.py`): CIDEr-D of documents against one query."""
 
     index: Features  # type: ignore[assignment]
+    buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, ascending
+    inverse: np.ndarray  # float32[4, D], as in `WeightedCorpus`
+    batch: WeightedBatch
+    reading: ReadingOrder
+    slack: float  # that of `WeightedBatch`
+    total: np.ndarray  # float32[D], as in `Weights`
     squares: np.ndarray  # float64[4, D], as in `WeightedCorpus`
     reference_squares: np.ndarray  # float64[4], squared length of the query's weights of each order
     penalty: np.ndarray  # float64[C], factor for the length of the documents of each bucket
@@ -108,9 +127,8 @@ def _similarities(index, squares, reference_squares, mark, weight, d):
     return s1, s2, s3, s4
 
 
-@jit
-def _score(scorer, d, j):
-    """Return CIDEr-D of document d of length bucket j with the query of `scorer`, a `CiderD`."""
+@compiled_for(driver.score, CiderD)
+def _(scorer, d, j):
     s1, s2, s3, s4 = _similarities(
         scorer.index, scorer.squares, scorer.reference_squares, scorer.mark, scorer.weight, d
     )
@@ -140,13 +158,13 @@ def _least(theta, penalty, remainder, slack):
 
 
 @inner_borrowing
-def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
+def _score_start(scorer, lo, hi, remainder, k, work):
     """Score the most promising document exactly, to get a threshold early, and insert it into `work.best`.
 
-    It has the largest sum so far, `total`, times its penalty for length, of the length buckets lo .. hi - 1. Nothing is
-    done if no sum is above 0. `remainder` is the most that the unread n-grams can add to a sum, and `slack` that of
-    `WeightedBatch`.
+    It has the largest sum so far times its penalty for length, of the length buckets lo .. hi - 1. Nothing is done if
+    no sum is above 0. `remainder` is the most that the unread n-grams can add to a sum.
     """
+    buckets, total = scorer.buckets, scorer.total
     bucket, value = np.int64(-1), 0.0
     for j in range(lo, hi):
         v = scorer.penalty[j] * largest(total, buckets[j, 0], buckets[j, 1])
@@ -158,32 +176,23 @@ def _score_start(scorer, buckets, lo, hi, remainder, slack, k, total, work):
     d = buckets[bucket, 0]
     while total[d] != top:
         d += 1
-    _insert(scorer, d, bucket, remainder, slack, k, driver.WARM_START, total, work)
+    _insert(scorer, d, bucket, remainder, driver.WARM_START, k, work)
 
 
 @inner_borrowing
-def _insert(scorer, d, j, remainder, slack, k, stage, total, work):
+def _insert(scorer, d, j, remainder, stage, k, work):
     """Score document d of bucket j, compare the score with its bound, and insert it if it is among the k best.
 
-    `remainder` is the most that the unread n-grams can add to the sum so far, ``total[d]``, which becomes -inf; `slack`
-    is that of `WeightedBatch`, and `stage` an index into `STAGES`.
+    `remainder` is the most that the unread n-grams can add to the sum so far, ``total[d]``, which becomes -inf; `stage`
+    is an index into `STAGES`.
     """
-    value = _score(scorer, d, j)
-    limit = _limit(scorer.penalty[j], np.float64(total[d]) + remainder, slack)
+    value = driver.score(scorer, d, j)
+    limit = _limit(scorer.penalty[j], np.float64(scorer.total[d]) + remainder, scorer.slack)
     driver.note_bound(limit, value, stage, work.closest)
     work.n_pairs[0] += 1
     if value > 0.0:
         insert(d, value, scorer.index.row_ptr, k, work.best)
-    total[d] = -np.inf
-
-
-class ReadingOrder(NamedTuple):
-    """The n-grams of a query in the order in which their posting lists are read."""
-
-    gram: np.ndarray  # int64[n], indices of the n-grams in the batch
-    factor: np.ndarray  # float32[n], weight of the n-gram divided by the length of the query's weights of that order
-    # float64[n + 1], `remainder[i]` is the most that the n-grams from i on add to the sum of a document's similarities
-    remainder: np.ndarray
+    scorer.total[d] = -np.inf
 
 
 @inner
@@ -223,40 +232,30 @@ def _read(factor, of_order, index, begin, end, total):
 
 
 @inner_borrowing
-def _is_settled(scorer, buckets, lo, hi, remainder, slack, theta, to_read, total):
+def _is_settled(scorer, lo, hi, remainder, theta, to_read):
     """Return whether to stop reading posting lists and to score the documents that are left.
 
     That is so if documents outside all lists read are out of reach, and if the others are cheaper to score than
-    `to_read` postings are to read. lo .. hi - 1 are the buckets that are left, `theta` is the score to reach, `total`
-    has the sums so far, `remainder` is the most that the unread n-grams can add to a sum, `slack` that of
-    `WeightedBatch`.
+    `to_read` postings are to read. lo .. hi - 1 are the buckets that are left, `theta` is the score to reach, and
+    `remainder` is the most that the unread n-grams can add to a sum.
     """
+    buckets, slack = scorer.buckets, scorer.slack
     n_passing = np.int64(0)
     for j in range(lo, hi):
         if _limit(scorer.penalty[j], remainder, slack) >= theta:
             return False
         least = _least(theta, scorer.penalty[j], remainder, slack)
-        n_passing += count_at_least(total, buckets[j, 0], buckets[j, 1], least)
+        n_passing += count_at_least(scorer.total, buckets[j, 0], buckets[j, 1], least)
     return n_passing * SCORE_COST <= to_read
 
 
 @inner_borrowing
-def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
+def _find_best(scorer, k, work):
     """Insert every document that may be listed and shares an n-gram with the query into `work.best`.
 
     Return the remainder and the first and end of the buckets that are left: no document of these scores more than its
-    sum plus the remainder allow.
-
-    Parameters
-    ----------
-    scorer : CiderD
-    batch : WeightedBatch
-    reading : ReadingOrder
-    slack, buckets, inverse : see `WeightedBatch`, `WeightedCorpus`
-    k : int
-    total : float32[D]
-        Scratch; afterwards the sum of each document's similarities over the n-grams that were read, -inf if scored.
-    work : Workspace
+    sum plus the remainder allow. The sum of each document's similarities over the n-grams that were read is left in
+    ``scorer.total``, -inf if the document was scored.
 
     Exactness
     ---------
@@ -264,7 +263,8 @@ def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
     other buckets that occurs in a list is inserted unless its sum plus the remainder is too low; reading goes on until
     the remainder alone is too low, or no list is left.
     """
-    index = scorer.index
+    index, buckets, total = scorer.index, scorer.buckets, scorer.total
+    batch, reading, slack = scorer.batch, scorer.reading, scorer.slack
     n = len(reading.gram)
     lo, hi = 0, len(buckets)
     for d in range(len(total)):
@@ -277,10 +277,10 @@ def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
             g = reading.gram[i]
             for f in range(batch.gram_ptr[g], batch.gram_ptr[g + 1]):
                 begin, end = postings(batch.id[f], buckets, lo, hi, index)
-                _read(reading.factor[i], inverse[batch.order[g]], index, begin, end, total)
+                _read(reading.factor[i], scorer.inverse[batch.order[g]], index, begin, end, total)
                 n_read += end - begin
             i += 1
-        _score_start(scorer, buckets, lo, hi, reading.remainder[i], slack, k, total, work)
+        _score_start(scorer, lo, hi, reading.remainder[i], k, work)
         theta = max(threshold(work.best, k), 0.0)
         while lo < hi and _limit(scorer.penalty[lo], 4.0, slack) < theta:
             lo += 1
@@ -289,7 +289,7 @@ def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
         if i == n or lo == hi:
             break
         next_stop = max(next_stop, n_read) * START_GROWTH
-        if _is_settled(scorer, buckets, lo, hi, reading.remainder[i], slack, theta, next_stop - n_read, total):
+        if _is_settled(scorer, lo, hi, reading.remainder[i], theta, next_stop - n_read):
             break
     for j in range(lo, hi):
         least = _least(theta, scorer.penalty[j], reading.remainder[i], slack)
@@ -297,33 +297,34 @@ def find_best(scorer, batch, reading, slack, buckets, inverse, k, total, work):
             continue
         for d in range(buckets[j, 0], buckets[j, 1]):
             if total[d] >= least:
-                _insert(scorer, d, j, reading.remainder[i], slack, k, driver.FILTER, total, work)
+                _insert(scorer, d, j, reading.remainder[i], driver.FILTER, k, work)
                 if threshold(work.best, k) > theta:
                     theta = threshold(work.best, k)
                     least = _least(theta, scorer.penalty[j], reading.remainder[i], slack)
     return reading.remainder[i], lo, hi
 
 
-@inner_borrowing
-def check_dropped(scorer, q, n_queries, ids, reached, slack, buckets, k, total, work):
-    """Check the search of query q: score random documents that it did not score, and compare each score with its bound.
+class Reached(NamedTuple):
+    """What bounds the documents that a search did not score."""
 
-    `work.closest` and `work.n_pairs` are written. `reached` is what `find_best` returned, `total` what it left; q,
-    `n_queries` and `ids` are as in `_overlap_search.check_dropped`, the others as in `find_best`.
-    """
-    remainder, lo, hi = reached
-    work.n_pairs[1] += len(total)
-    n, n_checked, i = sample_of(q, n_queries), 0, 0
-    while len(ids) > 0 and n_checked < n and i < driver.DRAWS * n:
-        d = driver.draw(q, i, ids, scorer.index)
-        i += 1
-        if total[d] < 0.0:
-            continue
-        j = bucket_of(d, buckets)
-        value = _score(scorer, d, j)
-        n_checked += driver.is_outside(d, value, k, work)
-        similarities = np.float64(total[d]) + remainder if lo <= j < hi else 4.0
-        driver.note_bound(_limit(scorer.penalty[j], similarities, slack), value, driver.FILTER, work.closest)
+    ids: np.ndarray  # int32[...], features of the query
+    remainder: float  # the most that the unread n-grams can add to a sum
+    lo: int  # first of the length buckets for which lists were read to the end
+    hi: int  # and the bucket after the last one
+
+
+@compiled_for(driver.find, CiderD)
+def _(scorer, ids, k, work):
+    remainder, lo, hi = _find_best(scorer, k, work)
+    return Reached(ids, remainder, lo, hi)
+
+
+@compiled_for(driver.limit_of, Reached)
+def _(left, scorer, d, j):
+    if scorer.total[d] < 0.0:  # it was scored
+        return -1.0
+    similarities = np.float64(scorer.total[d]) + left.remainder if left.lo <= j < left.hi else 4.0
+    return _limit(scorer.penalty[j], similarities, scorer.slack)
 
 
 @inner
@@ -344,57 +345,39 @@ def _penalties(buckets, reference_length):
     return out
 
 
-@jit
-def search_cider_d(batch, first, last, corpus, k, work, answers):
-    """Write the k best rows of the corpus for the queries first .. last - 1 into `answers`.
-
-    `batch` is a `WeightedBatch`, `corpus` a `WeightedCorpus`, and `work` a `Workspace`.
-
-    Exactness
-    ---------
-    Bounds as in the docstring of the module; finalists are scored in float64, by sums without an order.
-
-    Source
-    ------
-    Vedantam et al., CVPR 2015, as computed by pycocoevalcap.
-    """
-    index, buckets, space = corpus.features, corpus.buckets, work.space
-    n_queries = len(batch.lengths)
-    for q in range(first, last):
-        begin(work.best, answers, q)
-        _mark_query(batch, q, space.mark, space.weight, np.uint8(1))
-        scorer = CiderD(
-            index, corpus.squares, batch.squares[q], _penalties(buckets, batch.lengths[q]), space.mark, space.weight
-        )
-        reading = order_grams(batch, q, index)
-        slack, total = batch.slack[q], space.total
-        reached = find_best(scorer, batch, reading, slack, buckets, corpus.inverse, k, total, work)
-        ids = batch.id[batch.gram_ptr[batch.ptr[q]] : batch.gram_ptr[batch.ptr[q + 1]]]
-        check_dropped(scorer, q, n_queries, ids, reached, slack, buckets, k, total, work)
-        expand(work.best, index.row_ptr, index.row_id, k, answers, q)
-        _mark_query(batch, q, space.mark, space.weight, np.uint8(0))
-
-
-class Weights(NamedTuple):
-    """What the similarities of pairs need, see `_pairs.py`: scratch arrays of a number per feature."""
-
-    mark: np.ndarray  # uint8[V], query bitmap: all zero between queries
-    weight: np.ndarray  # float64[V], weight of each marked feature
-
-
-class CiderForm(NamedTuple):
-    """Says that counts of pairs are those of CIDEr-D, see `_pairs.py`; there are no options."""
+@compiled_for(driver.scorer_of, CiderForm)
+def _(form, found, corpus, batch, q):
+    space, squares, length = found
+    index, buckets = corpus.features, corpus.buckets
+    reading = order_grams(batch, q, index)
+    ids = batch.id[batch.gram_ptr[batch.ptr[q]] : batch.gram_ptr[batch.ptr[q + 1]]]
+    penalty = _penalties(buckets, length)
+    scorer = CiderD(
+        index,
+        buckets,
+        corpus.inverse,
+        batch,
+        reading,
+        batch.slack[q],
+        space.total,
+        corpus.squares,
+        squares,
+        penalty,
+        space.mark,
+        space.weight,
+    )
+    return scorer, ids
 
 
 @compiled_for(begin_query, Weights)
 def _(space, batch, q):
     _mark_query(batch, q, space.mark, space.weight, np.uint8(1))
-    return batch.squares[q], batch.lengths[q]
+    return space, batch.squares[q], batch.lengths[q]
 
 
 @compiled_for(count_pair, Weights)
-def _(space, query, corpus, d, counts):
-    squares, length = query
+def _(space, found, corpus, d, counts):
+    _, squares, length = found
     index = corpus.features
     s1, s2, s3, s4 = _similarities(index, corpus.squares, squares, space.mark, space.weight, d)
     counts[0], counts[1], counts[2], counts[3] = s1, s2, s3, s4
@@ -415,32 +398,22 @@ def _(form, counts):
 class Backend(driver.DrivenKernel):
     """CIDEr-D on CPUs."""
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
-        search_cider_d(batch, first, last, corpus, k, workspace, answers)
-        driver.require_bounds(workspace)
+    form = CiderForm()
+
+    def new_space(self, corpus):
+        """Allocate the scratch arrays that `begin_query` takes."""
+        n_documents, n_features = len(corpus.features.fwd_ptr) - 1, len(corpus.features.post_ptr) - 1
+        return Weights(np.zeros(n_features, np.uint8), np.zeros(n_features), np.empty(n_documents, np.float32))
 
     def counts(self, corpus, batch, query, document, known=None):
         """Return the similarities of the four orders and the penalty for length of pairs: float64[5, n]."""
         counts = np.empty((ORDERS + 1, len(query)))
-        n_features = len(corpus.features.post_ptr) - 1
-        space = Weights(np.zeros(n_features, np.uint8), np.zeros(n_features))
-        count_pairs(space, batch, corpus, query, document, counts)
+        count_pairs(self.new_space(corpus), batch, corpus, query, document, counts)
         return counts
-
-    def scores(self, counts):
-        """Return CIDEr-D of pairs: float64[n]."""
-        return scores_of(CiderForm(), counts)
 
     def components(self, counts):
         """Return the four similarities by n-gram order and the length penalty of pairs by name: float64[n] each."""
         return {**{f"similarity_{n + 1}": counts[n] for n in range(ORDERS)}, "length_penalty": counts[ORDERS]}
-
-    def new_workspace(self, corpus):
-        """Allocate the scratch arrays of one thread."""
-        n_documents, n_features = len(corpus.features.fwd_ptr) - 1, len(corpus.features.post_ptr) - 1
-        space = CiderScratch(np.zeros(n_features, np.uint8), np.empty(n_documents, np.float32), np.zeros(n_features))
-        return driver.new_workspace(corpus.features, self.sizes(corpus.buckets), space)
 
 
 @jit

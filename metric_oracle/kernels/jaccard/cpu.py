@@ -21,15 +21,14 @@ class Jaccard(NamedTuple):
 
     index: Features  # type: ignore[assignment]
     buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal size, see `SetCorpus`
-    ids: np.ndarray  # int32[n], n-grams of the query
-    size: int | np.integer  # their number, with those that do not occur in the corpus
+    size: int | np.integer  # number of n-grams of the query
     mark: np.ndarray  # uint8[V], query bitmap: 1 for the n-grams of the query
 
 
 @compiled_for(driver.scorer_of, JaccardForm)
 def _(form, found, corpus, batch, q):
     mark, sizes = found
-    return Jaccard(corpus.features, corpus.buckets, features_of(batch.queries, q, 0, 1), np.int64(sizes[0]), mark)
+    return Jaccard(corpus.features, corpus.buckets, np.int64(sizes[0]), mark), features_of(batch.queries, q, 0, 1)
 
 
 compiled_for(driver.find, Jaccard)(driver.find_in_family)

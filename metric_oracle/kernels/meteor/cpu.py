@@ -213,7 +213,6 @@ class Meteor(NamedTuple):
 
     index: Features  # type: ignore[assignment] # its forward index holds the words of the documents, in order
     buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `SetCorpus`
-    ids: np.ndarray  # int32[n], features of the query, see `StemBatch.queries`
     size: int | np.integer  # number of words of the query
     texts: DocumentWords
     places: Places
@@ -223,7 +222,7 @@ class Meteor(NamedTuple):
 def _(form, places, corpus, batch, q):
     index = with_forward(corpus.features, corpus.texts.ptr, corpus.texts.word)
     ids, size = features_of(batch.queries, q, 0, 1), np.int64(batch.queries.sizes[q, 0])
-    return Meteor(index, corpus.buckets, ids, size, corpus.texts, places)
+    return Meteor(index, corpus.buckets, size, corpus.texts, places), ids
 
 
 compiled_for(driver.find, Meteor)(driver.find_in_family)

@@ -43,8 +43,7 @@ class GraphF1(NamedTuple):
 
     index: Features  # type: ignore[assignment]
     buckets: np.ndarray  # int64[C, 8], length buckets of documents of similar sizes, see `SetCorpus`
-    ids: np.ndarray  # int32[n], features of the query in this family
-    size: int | np.integer  # their number, with those that do not occur in the corpus
+    size: int | np.integer  # number of features of the query in this family
     family: int  # as in `GraphForm`
     mark: np.ndarray  # uint8[V], query bitmap: 1 for the features of the query
 
@@ -55,8 +54,6 @@ class MeanGraphF1(NamedTuple):
     # as in `GraphF1`
     index: Features  # type: ignore[assignment]
     buckets: np.ndarray  # as in `GraphF1`
-    ids_a: np.ndarray  # int32[a], features of the query in the first family
-    ids_b: np.ndarray  # int32[b], features of the query in the second family
     size_a: int | np.integer  # number of features of the query in the first family
     size_b: int | np.integer  # number of features of the query in the second family
     family_a: int  # as in `MeanGraphForm`
@@ -68,7 +65,7 @@ class MeanGraphF1(NamedTuple):
 def _(form, found, corpus, batch, q):
     mark, sizes = found
     ids = features_of(batch.queries, q, form.family, form.family + 1)
-    return GraphF1(corpus.features, corpus.buckets, ids, np.int64(sizes[form.family]), form.family, mark)
+    return GraphF1(corpus.features, corpus.buckets, np.int64(sizes[form.family]), form.family, mark), ids
 
 
 @compiled_for(driver.scorer_of, MeanGraphForm)
@@ -77,19 +74,20 @@ def _(form, found, corpus, batch, q):
     a, b = form.family_a, form.family_b
     ids_a, ids_b = features_of(batch.queries, q, a, a + 1), features_of(batch.queries, q, b, b + 1)
     size_a, size_b = np.int64(sizes[a]), np.int64(sizes[b])
-    return MeanGraphF1(corpus.features, corpus.buckets, ids_a, ids_b, size_a, size_b, a, b, mark)
+    return MeanGraphF1(corpus.features, corpus.buckets, size_a, size_b, a, b, mark), (ids_a, ids_b)
 
 
 compiled_for(driver.find, GraphF1)(driver.find_in_family)
 
 
 @compiled_for(driver.find, MeanGraphF1)
-def _(scorer, k, work):
-    ids = by_rarity(np.concatenate((scorer.ids_a, scorer.ids_b)), scorer.index.post_ptr)
-    counts = _two_families(ids, scorer.ids_a, scorer.ids_b, scorer, work.counts)
+def _(scorer, of_families, k, work):
+    ids_a, ids_b = of_families
+    ids = by_rarity(np.concatenate((ids_a, ids_b)), scorer.index.post_ptr)
+    counts = _two_families(ids, ids_a, ids_b, scorer, work.counts)
     driver.find_best(scorer, counts, ids, scorer.size_a + scorer.size_b, k, work)
     work.counts[:] = 0
-    return ids, scorer.ids_a, scorer.ids_b
+    return driver.Shared(ids, ids_a, ids_b)
 
 
 @inner

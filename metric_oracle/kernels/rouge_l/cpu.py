@@ -146,7 +146,6 @@ class RougeL(NamedTuple):
 
     index: Features  # type: ignore[assignment] # its forward index holds the words of the documents, in order
     buckets: np.ndarray  # int64[C, 8], length buckets of documents of equal length, see `SetCorpus`
-    ids: np.ndarray  # int32[n], features of the query: pairs (word, occurrence)
     size: int | np.integer  # number of words of the query
     coco: bool  # compute pycocoevalcap's form instead of rouge-score's, see `score.py`
     slot: np.ndarray  # int32[V], slot of each word, 0 if it is not in the query
@@ -158,8 +157,8 @@ class RougeL(NamedTuple):
 def _(form, found, corpus, batch, q):
     slot, positions, state, size = found
     index = with_forward(corpus.features, corpus.sequence_ptr, corpus.sequence)
-    ids = features_of(batch.queries, q, 0, 1)
-    return RougeL(index, corpus.buckets, ids, size, form.coco, slot, positions, state)
+    ids = features_of(batch.queries, q, 0, 1)  # pairs (word, occurrence)
+    return RougeL(index, corpus.buckets, size, form.coco, slot, positions, state), ids
 
 
 compiled_for(driver.find, RougeL)(driver.find_in_family)
