@@ -40,9 +40,9 @@ class PaperTable:
         yield from _rich(self, options.max_width)
 
 
-def entry(text: str, best: bool = False) -> Entry:
+def entry(text: str, best: bool = False, second: bool = False) -> Entry:
     """Return a cell with the lines of a text."""
-    return Entry(tuple(text.split("\n")), best)
+    return Entry(tuple(text.split("\n")), best, second)
 
 
 def listing(
@@ -75,20 +75,25 @@ def pivot(
     *,
     named: Callable[[str], str] = str,
     best: str = "",
+    second: str = "",
+    lines: Sequence[str] = (),
 ) -> PaperTable:
     """Return a table with a line for each value of the field `down` and a column for each of `across`, in their order.
 
     `cell` prints a row, and `named` makes the head of a column from the value of its field. A line and a column without
-    a row have a dash; of several rows the last counts. Cells of rows whose field `best` is true are bold; without a
-    name of that field none are. `first` is the head of the column of names.
+    a row have a dash; of several rows the last counts. Cells of rows whose field `best` is true are bold, and those
+    whose field `second` is true underlined; without a name of that field none are. There is a line for each of `lines`
+    where these are given. `first` is the head of the column of names.
     """
 
     def entry_of(row: Row | None) -> Entry:
-        return entry(NOTHING) if row is None else entry(cell(row), bool(best and row[best]))
+        if row is None:
+            return entry(NOTHING)
+        return entry(cell(row), bool(best and row[best]), bool(second and row[second]))
 
     row_at = {(row[down], row[across]): row for row in rows}
     names, heads = (list(dict.fromkeys(values)) for values in zip(*row_at, strict=True)) if row_at else ([], [])
-    cells = [(name, [entry_of(row_at.get((name, head))) for head in heads]) for name in names]
+    cells = [(name, [entry_of(row_at.get((name, head))) for head in heads]) for name in lines or names]
     return PaperTable(title, [*map(named, heads)], cells, [*notes], first)
 
 

@@ -29,10 +29,10 @@ from metric_oracle.base.declarations import IN_PYTHON, Flag
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import identify
 from metric_oracle.base.validation import public
-from metric_oracle.findings.cells import NOTHING, Format, Row, number, number_of, over, scientific_of, text_of
+from metric_oracle.findings.cells import NOTHING, Format, Row, number_of, over, scientific_of, text_of
 from metric_oracle.findings.figures import literal, new_figure
 from metric_oracle.findings.finding import Finding
-from metric_oracle.findings.printed_tables import PaperTable, entry, listing
+from metric_oracle.findings.printed_tables import PaperTable, listing, pivot
 from metric_oracle.findings.signature import signed
 from metric_oracle.raters.names import KIND_TITLES, candidate_name, category_title, error_name
 from metric_oracle.raters.ratings import CATEGORIES, KINDS, AnyRatings, Ratings, read_ratings
@@ -125,14 +125,17 @@ class FailureModes(Finding):
         legend = "; ".join(f"{error_name(c)}: {CATEGORIES[c]}" for c in self.categories if c in CATEGORIES)
         notes = [note, *([f"{legend}."] if legend else []), *self.warnings()]
         return [
-            PaperTable(
+            pivot(
                 f"Radiologist evaluation in terms of {KIND_TITLES[kind]}",
-                heads,
                 [
-                    (candidate_name(candidate), [entry(number(value, ".3f")) for value in (*row, row.sum())])
+                    {"candidate": candidate_name(candidate), "head": head, "mean": value}
                     for candidate, row in zip(self.candidates, self.means[kind], strict=True)
+                    for head, value in zip(heads, (*row, row.sum()), strict=True)
                 ],
-                [*notes],
+                "candidate",
+                "head",
+                number_of("mean", ".3f"),
+                notes,
             )
             for kind in KINDS
         ]

@@ -8,9 +8,10 @@ for each pair, and variants of a metric.
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ from metric_oracle.corpora.tables import numbers_of, read_table, written
 from metric_oracle.findings.cells import NOTHING, Format, Row, number
 from metric_oracle.findings.figures import new_figure
 from metric_oracle.findings.finding import Finding
-from metric_oracle.findings.printed_tables import Entry, PaperTable, entry, listing, plain
+from metric_oracle.findings.printed_tables import PaperTable, entry, listing, pivot, plain
 from metric_oracle.findings.signature import bootstrap, signed
 from metric_oracle.raters.interrater import (
     PERFECT,
@@ -92,7 +93,15 @@ _STAND_INS = {PERFECT: "a perfect metric", RADIOLOGISTS: "one radiologist"}  # n
 _WITHIN_NAMES = {ACCURACY: "accuracy", TIES: "accuracy with ties", WITHIN: "tau-b", WHOLE: "groups in order"}
 
 
-_Column = tuple[str, Sequence[Row]]  # its head, and a row for each metric
+class _TableColumn(NamedTuple):
+    """A column of a table: its head, and the values that the fields of its rows have, one row for each metric."""
+
+    head: str
+    what: str
+    set: str
+    errors: str
+    statistic: str
+    versus: str | None = None
 
 
 @dataclass(frozen=True)
@@ -203,38 +212,58 @@ class MetricComparison(Finding):
         degenerate = sum(r["degenerate"] or 0 for r in self.select(AGREEMENT))
         return [*notes, *notes_on(self.signature, degenerate, "ratings")]
 
-    def _correlations(self, pairs: Sequence[tuple[View, str]]) -> list[_Column]:
-        """Return a column of tau-b and one of Spearman's rho for each view and kind."""
-        return [
-            (f"{view.name} {symbol}", self.select(AGREEMENT, set=view.name, errors=kind, statistic=statistic))
-            for view, kind in pairs
-            for statistic, symbol in SYMBOLS.items()
-        ]
+    @cached_property
+    def _rows_of(self) -> dict[tuple[str | None, ...], list[Row]]:
+        """The rows of `table` by the values that a column has of them."""
+        rows_of: dict[tuple[str | None, ...], list[Row]] = {}
+        for r in self.table.to_pylist():
+            rows_of.setdefault(tuple(r[name] for name in _TableColumn._fields[1:]), []).append(r)
+        return rows_of
+
+    def _side_by_side(
+        self,
+        title: str,
+        columns: Sequence[_TableColumn],
+        *notes: str,
+        cell: Format = agreement_cell,
+        lines: Sequence[str] = (),
+        ranked: bool = False,
+    ) -> PaperTable | None:
+        """Return a table with a line for each metric, or for each of `lines`; None if no column has a row.
+
+        If it is `ranked`, the largest value of a column is bold and the second largest is underlined.
+        """
+        rows = []
+        for column in columns:
+            of_column = self._rows_of.get(column[1:], [])
+            values = {r["value"] for r in of_column if r["value"] is not None}
+            best_first = sorted(values, reverse=True) if ranked and len(of_column) > 1 else []
+            for r in of_column:
+                marks = {"best": r["value"] in best_first[:1], "second": r["value"] in best_first[1:2]}
+                rows.append({**r, "name": _STAND_INS.get(r["metric"], r["metric"]), "head": column.head, **marks})
+        names = [_STAND_INS.get(metric, metric) for metric in lines or self.metrics]
+        table = pivot(title, rows, "name", "head", cell, notes, "metric", best="best", second="second", lines=names)
+        return table if rows else None
 
     def _agreement_table(self, views: Sequence[View]) -> PaperTable | None:
-        if not views:
-            return None
         pairs = [(view, view.kinds[0]) for view in views]
-        values = [(head, [{**r, "low": None} for r in rows]) for head, rows in self._correlations(pairs)]
         note = f"{_kinds_note(pairs)} Bold: the best of a column, underlined: the second."
         title = "Correlation with radiologists: Kendall τ-b and Spearman ρ"
-        return _side_by_side(title, self.metrics, values, [note], ranked=True)
+        return self._side_by_side(title, _correlations(pairs), note, cell=_without_ends, ranked=True)
 
-    def _interval_table(self, views: Sequence[View], number: int) -> PaperTable:
+    def _interval_table(self, views: Sequence[View], number: int) -> PaperTable | None:
         """Return the table of the kind of errors with this number in each view."""
         pairs = [(view, view.kinds[number]) for view in views if number < len(view.kinds)]
         title = "Correlation with radiologists and 95 % confidence intervals"
-        return _side_by_side(title, self.metrics, self._correlations(pairs), [_kinds_note(pairs)], ranked=True)
+        return self._side_by_side(title, _correlations(pairs), _kinds_note(pairs), ranked=True)
 
-    def _change_table(self, view: View) -> PaperTable:
+    def _change_table(self, view: View) -> PaperTable | None:
         kind, statistic = view.kinds[0], view.statistics[0]
         symbol = SYMBOLS.get(statistic, _WITHIN_NAMES.get(statistic))
         change = f"Δ{symbol}" if statistic in SYMBOLS else "Δ"
-        which = {"errors": kind, "statistic": statistic}
         columns = [
-            (f"{view.base} {symbol}", self.select(AGREEMENT, set=view.base, **which)),
-            (f"{view.name} {symbol}", self.select(AGREEMENT, set=view.name, **which)),
-            (change, self.select(CHANGE, versus=view.name, **which)),
+            *(_TableColumn(f"{name} {symbol}", AGREEMENT, name, kind, statistic) for name in (view.base, view.name)),
+            _TableColumn(change, CHANGE, view.base, kind, statistic, view.name),
         ]
         n = [len(self.view(name).errors[kind]) for name in (view.base, view.name)]
         note = (
@@ -242,8 +271,7 @@ class MetricComparison(Finding):
             f"equal texts, on which metrics have it easy. {change}: the change, its interval from the same resampled "
             f"studies. {_kinds_note([(view, kind)])}"
         )
-        title = f"Change from {view.base} to {view.name}"
-        return _side_by_side(title, [*view.scores], columns, [note])
+        return self._side_by_side(f"Change from {view.base} to {view.name}", columns, note, lines=[*view.scores])
 
     def _time_table(self) -> PaperTable | None:
         rows = self.select(TIME)
@@ -254,53 +282,48 @@ class MetricComparison(Finding):
         return listing("Time", rows, "metric", _TIME, [note], "metric") if rows else None
 
     def _within_table(self) -> PaperTable | None:
-        columns, statistics = [], set()
-        for view in self.views:
-            for kind, (statistic, name) in product(view.kinds, _WITHIN_NAMES.items()):
-                rows = self.select(AGREEMENT, set=view.name, errors=kind, statistic=statistic)
-                if any(r["value"] is not None for r in rows):
-                    columns.append((f"{view.name} {kind_in_line(kind)}, {name}", rows))
-                    statistics.add(statistic)
-        if not columns:
-            return None
+        columns = [
+            _TableColumn(f"{view.name} {kind_in_line(kind)}, {name}", AGREEMENT, view.name, kind, statistic)
+            for view in self.views
+            for kind, (statistic, name) in product(view.kinds, _WITHIN_NAMES.items())
+        ]
+        columns = [c for c in columns if any(r["value"] is not None for r in self._rows_of.get(c[1:], []))]
         notes = [f"Between candidates for one reference alone. {ACCURACY_NOTE}"]
-        notes += [text for statistic, text in MORE_NOTES.items() if statistic in statistics]
-        return _side_by_side("Agreement within references", self.metrics, columns, notes, ranked=True)
+        notes += [text for statistic, text in MORE_NOTES.items() if statistic in {c.statistic for c in columns}]
+        return self._side_by_side("Agreement within references", columns, *notes, ranked=True)
 
     def _ceiling_table(self) -> PaperTable | None:
-        rows = [r for r in self.select(CEILING) if r["statistic"] != JUDGEMENTS]
-        columns, names = [], []
-        for view in self.views:
-            for kind in view.kinds:
-                of_kind = [r for r in rows if (r["set"], r["errors"]) == (view.name, kind)]
-                if of_kind:
-                    head = f"{view.name} {kind_in_line(kind)}"
-                    columns.append((head, [r for r in of_kind if r["versus"] is None]))
-                    columns.append((f"{head}, less one radiologist", [r for r in of_kind if r["versus"]]))
-                    names.append(statistic_name(view.statistics[0]))
-        if not columns:
-            return None
-        statistics = " or ".join(dict.fromkeys(names))
+        columns = [
+            _TableColumn(
+                f"{view.name} {kind_in_line(kind)}{less}", CEILING, view.name, kind, view.statistics[0], versus
+            )
+            for view in self.views
+            if view.raters > 1
+            for kind in view.kinds
+            for versus, less in ((None, ""), (RADIOLOGISTS, ", less one radiologist"))
+        ]
+        statistics = " or ".join(dict.fromkeys(statistic_name(column.statistic) for column in columns))
         note = (
-            f"{statistics[0].upper()}{statistics[1:]} with the mean of all radiologists but one, averaged over the one "
-            "left out, of metrics and of that radiologist: about the most that a metric can reach. The raters are "
+            f"{statistics[:1].upper()}{statistics[1:]} with the mean of all radiologists but one, averaged over the "
+            "one left out, of metrics and of that radiologist: about the most that a metric can reach. The raters are "
             "fixed."
         )
-        return _side_by_side("Metrics beside one radiologist", [RADIOLOGISTS, *self.metrics], columns, [note])
+        lines = [RADIOLOGISTS, *self.metrics]
+        return self._side_by_side("Metrics beside one radiologist", columns, note, lines=lines)
 
     def _judgement_table(self) -> PaperTable | None:
-        rows_of: dict[tuple[str, str], list[Row]] = {}
-        for r in self.select(CEILING, statistic=JUDGEMENTS):
-            rows_of.setdefault((r["set"], r["errors"]), []).append(r)
-        if not rows_of:
-            return None
-        columns = [(f"{name} {kind_in_line(kind)}", of_kind) for (name, kind), of_kind in rows_of.items()]
+        columns = [
+            _TableColumn(f"{view.name} {kind_in_line(kind)}", CEILING, view.name, kind, JUDGEMENTS)
+            for view in self.views
+            for kind in view.kinds
+        ]
         note = (
             "Share of the single judgements without a tie that agree with the metric, or with another radiologist; a "
             "tie is half. A perfect metric takes the side of the majority in every comparison: where radiologists "
             "disagree, no metric agrees with more judgements."
         )
-        return _side_by_side("Accuracy on single judgements", [PERFECT, RADIOLOGISTS, *self.metrics], columns, [note])
+        lines = [PERFECT, RADIOLOGISTS, *self.metrics]
+        return self._side_by_side("Accuracy on single judgements", columns, note, lines=lines)
 
     def _difference_table(self, statistic: str) -> PaperTable | None:
         family = self.select(DIFFERENCE, statistic=statistic)
@@ -393,24 +416,17 @@ class MetricComparison(Finding):
         return scatter(view.scores, view.errors, row_of, self.signature["lower_is_better"])
 
 
-def _side_by_side(
-    title: str, metrics: Sequence[str], columns: Sequence[_Column], notes: list[str], ranked: bool = False
-) -> PaperTable:
-    """Return a table with a row for each of `metrics`, or what stands in for one.
+def _correlations(pairs: Sequence[tuple[View, str]]) -> list[_TableColumn]:
+    """Return a column of tau-b and one of Spearman's rho for each view and kind."""
+    return [
+        _TableColumn(f"{view.name} {symbol}", AGREEMENT, view.name, kind, statistic)
+        for view, kind in pairs
+        for statistic, symbol in SYMBOLS.items()
+    ]
 
-    If it is `ranked`, the largest value of a column is bold and the second largest is underlined.
-    """
-    rows: list[tuple[str, list[Entry]]] = [(_STAND_INS.get(metric, metric), []) for metric in metrics]
-    for _, rows_of_column in columns:
-        of_metric = {r["metric"]: r for r in rows_of_column}
-        values = {r["value"] for r in of_metric.values() if r["value"] is not None}
-        best_first = sorted(values, reverse=True) if ranked and len(of_metric) > 1 else []
-        for metric, (_, cells) in zip(metrics, rows, strict=True):
-            row = of_metric.get(metric)
-            lines = (NOTHING if row is None else agreement_cell(row)).split("\n")
-            value = None if row is None else row["value"]
-            cells.append(Entry(tuple(lines), value in best_first[:1], value in best_first[1:2]))
-    return PaperTable(title, [head for head, _ in columns], rows, notes, "metric")
+
+def _without_ends(row: Row) -> str:
+    return agreement_cell({**row, "low": None})
 
 
 def _kinds_note(pairs: Sequence[tuple[View, str]]) -> str:
