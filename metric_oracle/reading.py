@@ -18,10 +18,9 @@ from metric_oracle.corpora.read import DEFAULT, Read, check_applies
 from metric_oracle.corpora.reports import Reports, as_reports, column_names, with_kept
 from metric_oracle.corpora.samples import Samples, read_samples
 from metric_oracle.corpora.sections import JOINED
-from metric_oracle.indexes import manifest
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.prepared import prepared_reports
-from metric_oracle.indexes.shards import ShardSet, is_prepared, is_set, not_one_index, opened, section_of
+from metric_oracle.indexes.shards import is_prepared, opened, section_of
 from metric_oracle.records import Metric
 from metric_oracle.sources.attaching import ARGUMENTS, attach_sources, run_models
 from metric_oracle.sources.availability import check_device, check_installed, named_models
@@ -352,9 +351,7 @@ def reports_of(
     Empty reports are kept of predictions, and of others with `keep_empty`. `default_section`, the section of the
     reports that they are compared with, is read where `read` names none. `keep` names columns to keep.
     """
-    if isinstance(data, ShardSet) or (isinstance(data, str | Path) and is_set(Path(data))):
-        raise not_one_index(data.folder if isinstance(data, ShardSet) else Path(data))
-    if isinstance(data, Index) or (isinstance(data, str | Path) and (Path(data) / manifest.NAME).is_file()):
+    if isinstance(data, Index) or is_prepared(data):
         check_applies(read, "a prepared set")
         return with_kept(prepared_reports(opened(data)), keep)
     if predictions:

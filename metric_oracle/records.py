@@ -7,9 +7,10 @@ list and check them without loading it.
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 # Commands that use most metrics by default; see `Metric.shown_in`.
 USUAL = ("score", "study", "bench")
@@ -96,6 +97,7 @@ class RepresentationRecord(_Implemented):
     counts_corpus: bool = False  # whether document frequencies of the whole corpus, added up over shards, weight scores
     counts_queries: bool = False  # whether counts over all queries of a call weight scores, which then depend on these
     settings: tuple[str, ...] = ()  # names of the search options that change how queries are encoded
+    by_default: bool = False  # whether an index for which no metrics are named has it, if the reports have the source
 
     @property
     def is_attached(self) -> bool:
@@ -108,9 +110,9 @@ class RepresentationRecord(_Implemented):
         return self.source is not None and self.source.made == "encoded"
 
     @property
-    def is_pair(self) -> bool:
-        """Whether a model reads both reports together, so that an index stores nothing and no bound exists."""
-        return self.source is not None and self.source.made == "pairs"
+    def is_stored(self) -> bool:
+        """Whether an index has files of it: not if it is made from others, or a model reads both reports together."""
+        return not self.parts and (self.source is None or self.source.made != "pairs")
 
     @property
     def is_of_texts(self) -> bool:
@@ -145,36 +147,43 @@ class Metric(Directed):
     tool: str = ""
     title: str = ""  # name in tables for papers; by default `name`
     column: str = ""  # name of the column in report_scores.csv of CXR-Report-Metric
-    # What follows is of a sum; any other metric is a sum of one term, itself, see `terms`.
-    added: "tuple[Term, ...]" = ()  # its terms, in the order in which they are added
-    intercept: float = 0.0  # what is added to the terms
-    is_weighted: bool = False  # whether a signature records intercept and weights
-    conditions: "tuple[Condition, ...]" = ()  # all of which a listed report fulfils
 
-    @property
-    def is_sum(self) -> bool:
-        """Whether it adds up the scores of other metrics, or has conditions on them."""
-        return self.kernel == SUM
+    # A metric adds up one term, itself, as it is; `Sum` has others.
+    intercept: ClassVar[float] = 0.0
+    is_weighted: ClassVar[bool] = False
+    conditions: "ClassVar[tuple[Condition, ...]]" = ()
 
     @property
     def terms(self) -> "Mapping[str, Term]":
-        """The terms that are added up, by name of their metrics; a metric that is no sum is its own only term."""
-        return {term.metric.name: term for term in self.added or (Term(self),)}
+        """The terms that are added up, by name of their metrics."""
+        return {self.name: Term(self)}
 
     @property
     def metrics(self) -> "Mapping[str, Metric]":
-        """The metrics whose scores are computed, by name: those of the terms, then those of the conditions."""
-        conditions = {condition.metric.name: condition.metric for condition in self.conditions}
-        return {name: term.metric for name, term in self.terms.items()} | conditions
+        """The metrics whose scores are computed, by name."""
+        return {self.name: self}
+
+    @property
+    def named(self) -> "tuple[Metric, ...]":
+        """The metrics that a person named to have this one."""
+        return (self,)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the metrics whose scores stand beside that of a sum: of its terms, then of its conditions.
+        """Names of the metrics whose scores stand beside that of a sum."""
+        return ()
 
-        The score of the only term of a sum without weights does not: it is that of the sum.
+    @property
+    def order(self) -> "Metric":
+        """The metric by which reports are ranked, without conditions that they fulfil."""
+        return self
+
+    def called(self, function: Callable[..., Any], of_metric: "Callable[[Metric], Any]") -> Callable[..., Any]:
+        """Return a function of the metric's kernel with the options of the metric.
+
+        That of a sum gets the metric instead, and what `of_metric` returns for each of its metrics, by name.
         """
-        terms = [*self.terms] if len(self.terms) > 1 or self.is_weighted else []
-        return tuple(dict.fromkeys([*terms, *(condition.metric.name for condition in self.conditions)]))
+        return partial(function, **self.options)
 
     @property
     def representation(self) -> str:
@@ -204,13 +213,62 @@ class Metric(Directed):
     @property
     def is_searched(self) -> bool:
         """Whether an exact search exists: the best candidates of a corpus are found without scoring every pair."""
-        return not any(kind.is_pair for kind in self.reads.stored)
+        return all(kind.is_stored for kind in self.reads.stored)
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The options as a signature records them."""
+        return dict(self.options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sum(Metric):
+    """The sum of the scores of several metrics, or a metric whose listed reports fulfil conditions on others."""
+
+    added: "tuple[Term, ...]"  # its terms, in the order in which they are added
+    intercept: float = 0.0  # what is added to the terms
+    is_weighted: bool = False  # whether a signature records intercept and weights
+    conditions: "tuple[Condition, ...]" = ()  # all of which a listed report fulfils
+
+    @property
+    def terms(self) -> "Mapping[str, Term]":
+        """The terms that are added up, by name of their metrics."""
+        return {term.metric.name: term for term in self.added}
+
+    @property
+    def metrics(self) -> "Mapping[str, Metric]":
+        """The metrics whose scores are computed, by name: those of the terms, then those of the conditions."""
+        conditions = {condition.metric.name: condition.metric for condition in self.conditions}
+        return {name: term.metric for name, term in self.terms.items()} | conditions
+
+    @property
+    def named(self) -> tuple[Metric, ...]:
+        """The metrics that a person named: those of the sum and of its conditions; a composite has one name."""
+        return (self,) if self.is_weighted else tuple(self.metrics.values())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the metrics whose scores stand beside that of the sum: of its terms, then of its conditions.
+
+        The score of the only term of a sum without weights does not: it is that of the sum.
+        """
+        terms = [*self.terms] if len(self.terms) > 1 or self.is_weighted else []
+        return tuple(dict.fromkeys([*terms, *(condition.metric.name for condition in self.conditions)]))
+
+    @property
+    def order(self) -> Metric:
+        """The metric by which reports are ranked: its only term, if it is that, or the sum without conditions."""
+        if len(self.added) == 1 and not self.is_weighted:
+            return self.added[0].metric
+        return replace(self, conditions=())
+
+    def called(self, function: Callable[..., Any], of_metric: Callable[[Metric], Any]) -> Callable[..., Any]:
+        """Return a function of the sum's kernel with this sum, and what `of_metric` returns for each metric by name."""
+        return partial(function, metric=self, parts={name: of_metric(one) for name, one in self.metrics.items()})
 
     @property
     def recorded(self) -> dict[str, Any]:
         """The options as a signature records them; conditions are in the signature under "where"."""
-        if not self.is_sum:
-            return dict(self.options)
         if self.is_weighted:
             numbers = {name: {"mean": t.mean, "scale": t.scale, "weight": t.weight} for name, t in self.terms.items()}
             return {"terms": numbers, "intercept": self.intercept}
@@ -257,13 +315,13 @@ def joined(metrics: Iterable[Metric]) -> RepresentationRecord:
     )
 
 
-def linear(name: str, terms: Sequence[Term], intercept: float, citation: str, **described: Any) -> Metric:
+def linear(name: str, terms: Sequence[Term], intercept: float, citation: str, **described: Any) -> Sum:
     """Return a linear composite that predicts errors: lower is better.
 
     Score = intercept + sum over terms, in their order, of weight (value - mean) / scale. `citation` is the paper or
     file that the numbers come from, and `described` are further attributes of the metric.
     """
-    return Metric(
+    return Sum(
         name,
         joined(term.metric for term in terms),
         SUM,

@@ -23,7 +23,7 @@ from metric_oracle.corpora.sections import check_sections
 from metric_oracle.corpora.tables import Table, ids_hint, series_of, together
 from metric_oracle.corpora.usual_names import GENERATED, generated_names, matching, written_names
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.shards import ShardSet, is_prepared
+from metric_oracle.indexes.shards import is_prepared
 from metric_oracle.metrics import ATTACHED, REPRESENTATIONS
 from metric_oracle.reading import AttachedReports, Given, attached, say_wordless
 from metric_oracle.records import Metric
@@ -384,7 +384,7 @@ def _as_predictions(side: AttachedReports, section: str | None) -> Reports:
 
 def _is_read(data: Given) -> bool:
     """Return whether reports were read before, so that no option on reading applies to them."""
-    return isinstance(data, Reports | Index | ShardSet | Samples) or is_prepared(data)
+    return isinstance(data, Reports | Index | Samples) or is_prepared(data)
 
 
 def _is_same(one: AttachedReports, other: AttachedReports) -> bool:

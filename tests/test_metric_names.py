@@ -15,7 +15,7 @@ def test_a_name_is_of_one_record():
     """Folders are collected by name, where a second record of a name would replace the first."""
     assert [metric.name for metric in metrics._collected()] == list(METRICS)
     for metric in METRICS.values():
-        for kind in metric.reads.stored if metric.is_sum else (*metric.reads.parts, metric.reads):
+        for kind in (*metric.reads.parts, metric.reads) if len(metric.terms) == 1 else metric.reads.stored:
             assert REPRESENTATIONS[kind.name] == kind
             assert kind.source is None or SOURCES[kind.source.name] == kind.source
         assert pickle.loads(pickle.dumps(metric)) == metric

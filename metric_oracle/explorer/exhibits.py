@@ -69,13 +69,13 @@ def exhibit(cases: Cases, q: int, text: str | None, row: int, name: str) -> Evid
     metric = cases.metric(name)
     if metric is None:
         return f"{name} has no evidence here, because its scores are from another tool."
-    if not metric.is_sum and all(REPRESENTATIONS[kind].is_of_texts for kind in metric.representations):
+    if len(metric.terms) == 1 and all(REPRESENTATIONS[kind].is_of_texts for kind in metric.representations):
         return exhibit_texts(reference, text, metric)
     position = cases.query(q)
     if cases.index is None or cases.queries is None or position is None or row < 0:
         return f"{name} is shown for rows of the corpus, if the page is made with the index and the test reports."
     attached = cases.queries.attached
-    if metric.is_sum:
+    if len(metric.terms) > 1:
         values = cross_scores(cases, q, [row]).get(row, {})
         parts = {part: values.get(part) for part in metric.terms}
         scored = {part: value for part, value in parts.items() if value is not None}

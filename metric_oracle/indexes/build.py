@@ -58,7 +58,7 @@ _MODELS = "|".join(source.name for source in ATTACHED if source.model)
 _MODEL_FILE = re.compile(rf"{SCRATCH}/\.?({_MODELS})(-\d+\.part|\.json)(\.\d+\.tmp)?")
 _TEMPORARY = re.compile(rf"({SCRATCH}/)?\.?(build|manifest|stamps|states)\.json\.\d+\.tmp")  # of `write_bytes`
 # Representations with files of their own.
-STORED = tuple(one.name for one in REPRESENTATIONS.values() if not (one.parts or one.is_pair))
+STORED = tuple(one.name for one in REPRESENTATIONS.values() if one.is_stored)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -141,13 +141,15 @@ def check_some(reports: Reports) -> None:
 
 
 def kinds_of(reports: Reports, metrics: Sequence[str] | None) -> list[str]:
-    """Return the names of the representations to build for metrics, by name; for None all that the reports allow.
+    """Return the names of the representations to build for metrics, by name.
+
+    For None they are those that an index has by default, as far as the reports have their sources.
 
     Raise InputError if the reports lack what a metric needs, or a metric is not known or has no exact search.
     """
     lacking = [kind for kind in STORED if not can_make(reports, kind)]
     if metrics is None:
-        return [kind for kind in STORED if kind not in lacking]
+        return [kind for kind in STORED if kind not in lacking and REPRESENTATIONS[kind].by_default]
     for name in metrics:
         check_searched(get_metric(name))
     kinds = {kind: name for name in metrics for kind in get_metric(name).representations}

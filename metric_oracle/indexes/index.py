@@ -1,6 +1,6 @@
 """An opened index: reports, representations and vectors, mapped from the files that `indexes.build` wrote."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from annotated_doc import Doc
 
-from metric_oracle.base.argument_checks import check_one_of
+from metric_oracle.base.argument_checks import check_left_out, check_one_of
 from metric_oracle.base.declarations import listed
 from metric_oracle.base.errors import DamagedIndexError, InputError, MetricOracleError
 from metric_oracle.base.reprs import html_table
@@ -181,12 +181,16 @@ class Index:
         That of a sum is combined from those of its metrics, once for the index.
         """
         self.check_holds(metric)
-        if not metric.is_sum:
-            return self.part(metric.representation)
         kinds = tuple(dict.fromkeys(one.representation for one in metric.metrics.values()))
+        if kinds == (metric.representation,):
+            return self.part(metric.representation)
         if kinds not in self._combined:
             self._combined[kinds] = metric.reads.load_class().join({kind: self.part(kind) for kind in kinds})
         return self._combined[kinds]
+
+    def check_is_set(self, arguments: Mapping[str, Any], step: str = "", *, got: str) -> None:
+        """Raise InputError if arguments were given that only a set of shards takes; see `check_left_out`."""
+        check_left_out(arguments, "for an index that is no set of shards", step, got=got)
 
     def is_joined(self, metric: Metric) -> bool:
         """Return whether this is a set of shards whose documents under a metric `representation` joins."""
@@ -196,17 +200,15 @@ class Index:
         """Raise InputError unless the index has all representations that a metric reads, and it can be searched."""
         check_searched(metric)
         if not self._holds(metric):
-            lacking, names = metric.name, list(metric.metrics)
-            if metric.is_sum and not metric.is_weighted:  # those that the index lacks
-                names = [name for name, one in metric.metrics.items() if not self._holds(one)]
-                lacking = ", ".join(names)
+            lacking = [one for one in metric.named if not self._holds(one)]
+            names = [name for one in lacking for name in one.metrics]
             sources = [REPRESENTATIONS[kind].source for name in names for kind in METRICS[name].representations]
             options = dict.fromkeys(source.option for source in sources if source is not None)
             needed = f"`metrics={','.join(names)!r}`"
             raise InputError(
                 "metric",
                 f"must be one of {', '.join(self.metrics)} (what {self.folder} holds)",
-                repr(lacking),
+                repr(", ".join(one.name for one in lacking)),
                 f"Build an index with {listed([needed, *options], 'and')}.",
             )
 

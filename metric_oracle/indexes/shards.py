@@ -6,7 +6,7 @@ lacks still count in the sizes of queries, so that every pair has the same score
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -88,6 +88,9 @@ class ShardSet(Index):
     def n_shards(self) -> int:
         """Number of shards."""
         return len(self.content["shards"])
+
+    def check_is_set(self, arguments: Mapping[str, Any], step: str = "", *, got: str) -> None:
+        """Return, because it is a set of shards."""
 
     def shards(self, places: Sequence[int] | None = None) -> Iterator[Index]:
         """Yield the shards with the given numbers, in the given order; by default all, in the order of their rows."""

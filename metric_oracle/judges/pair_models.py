@@ -1,12 +1,15 @@
 """Metrics whose model reads reference and candidate together; an index stores nothing for them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Advance
+from metric_oracle.judges.judge import Judged, Pair
 from metric_oracle.records import Metric
 
 COMPONENTS = ("nA", "nB", "nC", "nD", "nE", "nF")
@@ -39,22 +42,50 @@ class ScoreModel(Protocol):
         """Return (score, components by name) of each (reference, candidate) pair, and a dict of notes on the run."""
 
 
-PairModel: TypeAlias = ErrorModel | ScoreModel
+class PairScorer(Protocol):
+    """What scores pairs of texts without a bound: a judge, or the model of a metric."""
+
+    @property
+    def signature(self) -> Mapping[str, Any]:
+        """What answers, for the signature."""
+
+    def score(self, pairs: Sequence[Pair], progress: Advance | None = None) -> Judged:
+        """Return the scores of (reference, candidate) pairs, their components, and notes."""
 
 
-def reads_pairs(metric: Metric) -> bool:
-    """Return whether a metric has a model that reads both reports of a pair together."""
-    return not metric.is_searched
+@dataclass(frozen=True)
+class ModelScorer:
+    """The model of a metric as a scorer of pairs. The model reads each distinct pair once."""
+
+    model: ErrorModel | ScoreModel
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """The dict of names and checksums by which the same model can be loaded again."""
+        return self.model.signature
+
+    def score(self, pairs: Sequence[Pair], progress: Advance | None = None) -> Judged:
+        """Return the scores, see `PairScorer`. If the model counts errors, the score is the sum of its components."""
+        if isinstance(self.model, ErrorModel):
+            counts, n_cut = self.model.count_errors(pairs, progress=progress)
+            components = dict(zip(COMPONENTS, counts.T, strict=True))
+            return Judged(totals(counts), components, {"truncated_pairs": n_cut} if n_cut else {})
+        answers, noted = self.model.score_pairs(pairs, progress=progress)
+        names = answers[0][1] if answers else {}
+        scores = np.array([score for score, _ in answers], np.float64)
+        return Judged(scores, {name: np.array([parts[name] for _, parts in answers]) for name in names}, noted)
 
 
-def with_pair_models(metrics: Sequence[Metric], models: Mapping[str, PairModel]) -> Mapping[str, PairModel]:
-    """Return `models`, by representation, and the default models of metrics that read pairs and have none in it.
+def opened_models(
+    metrics: Sequence[Metric], models: Mapping[str, ErrorModel | ScoreModel] = MappingProxyType({})
+) -> dict[str, PairScorer]:
+    """Return the scorer of each metric that has no exact search, by its representation.
 
-    Raise InputError if a metric has no default.
+    Its model is that in `models`, by representation, or its default model. Raise InputError if it has no default.
     """
-    opened = dict(models)
+    scorers: dict[str, PairScorer] = {kind: ModelScorer(model) for kind, model in models.items()}
     for metric in metrics:
-        if not reads_pairs(metric) or metric.representation in opened:
+        if metric.is_searched or metric.representation in scorers:
             continue
         needs = metric.reads
         if needs.source is not None and needs.source.arguments:
@@ -64,26 +95,8 @@ def with_pair_models(metrics: Sequence[Metric], models: Mapping[str, PairModel])
                 "None",
                 f"Add {needs.source.option}.",
             )
-        opened[needs.name] = needs.load_class()()
-    return opened
-
-
-def score_pairs(
-    model: PairModel, pairs: Sequence[tuple[str, str]]
-) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, Any]]:
-    """Return the scores of (reference, candidate) pairs of texts, float64[n], their components by name, and notes.
-
-    The model reads each distinct pair once. The notes are for the signature. If the model counts errors, the score is
-    the sum of its components.
-    """
-    if isinstance(model, ErrorModel):
-        counts, n_cut = model.count_errors(pairs)
-        components = dict(zip(COMPONENTS, counts.T, strict=True))
-        return totals(counts), components, {"truncated_pairs": n_cut} if n_cut else {}
-    answers, noted = model.score_pairs(pairs)
-    names = answers[0][1] if answers else {}
-    scores = np.array([score for score, _ in answers], np.float64)
-    return scores, {name: np.array([parts[name] for _, parts in answers]) for name in names}, noted
+        scorers[needs.name] = ModelScorer(needs.load_class()())
+    return scorers
 
 
 def totals(counts: np.ndarray) -> np.ndarray:

@@ -45,7 +45,6 @@ from metric_oracle.retrieval.options import SearchOptions, with_arguments
 from metric_oracle.retrieval.part_files import members_of
 from metric_oracle.retrieval.plan import Plan, plan
 from metric_oracle.retrieval.remote_search import opened_set
-from metric_oracle.retrieval.restrictions import of_order
 from metric_oracle.retrieval.result_table import n_scorable
 
 BLOCK = 8192  # anchors of a block, which is a row group of the file
@@ -199,7 +198,7 @@ def mine(
     planned = plan(index, metric, replace(settings, exclude=("self", *filter(None, exclude)), part=None), progress)
     check_selection(selection, planned.options.k)
     # Anchors are searched in blocks.
-    check_alone("metric", of_order(planned.metric), planned.options.idf, "mining")
+    check_alone("metric", planned.metric.order, planned.options.idf, "mining")
     check_alone("where", planned.metric, planned.options.idf, "mining")
     ids = read_ids(existing_file(Path(anchors))) if isinstance(anchors, str | Path) else anchors
     rows, n_not_scored = _anchor_rows(planned, ids)

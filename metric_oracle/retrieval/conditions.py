@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from math import isfinite
 
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.metrics import check_searched, get_metric
-from metric_oracle.records import SUM, Condition, Metric, Term, joined
+from metric_oracle.records import SUM, Condition, Metric, Sum, Term, joined
 
 _CONDITION = re.compile(r"\s*([^<>=\s]+)\s*(>=|<=|>|<)\s*([^<>=\s]+)\s*")
 
@@ -48,7 +47,7 @@ def conditioned(added: Sequence[Metric], conditions: Sequence[Condition]) -> Met
     metrics = {metric.name: metric for metric in (*added, *(condition.metric for condition in conditions))}
     for metric in metrics.values():
         check_searched(metric)
-        if metric.is_sum:
+        if metric.name not in metric.terms:  # a metric is its own only term
             raise InputError(
                 "where" if conditions else "metric",
                 f"must have no composite{', nor must the metric of the search' if conditions else ' in a sum'}",
@@ -64,17 +63,15 @@ def conditioned(added: Sequence[Metric], conditions: Sequence[Condition]) -> Met
             "Leave one of them out.",
         )
     is_alone = len(added) == 1
-    return replace(
-        added[0],
-        name=name,
-        reads=joined(metrics.values()),
-        kernel=SUM,
-        citation=added[0].citation if is_alone else "sum of the scores of its metrics",
-        tool=added[0].tool if is_alone else "",
-        options={},
-        fallback=False,
+    return Sum(
+        name,
+        joined(metrics.values()),
+        SUM,
+        added[0].citation if is_alone else "sum of the scores of its metrics",
+        higher_is_better=added[0].higher_is_better,
         cheap=False,
         composable=False,
+        tool=added[0].tool if is_alone else "",
         added=tuple(map(Term, added)),
         conditions=tuple(conditions),
     )

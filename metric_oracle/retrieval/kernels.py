@@ -1,7 +1,7 @@
 """Load the kernel or the plain scorer of a metric of the registry."""
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -20,9 +20,8 @@ def load_kernel(metric: Metric, backend: str) -> Kernel:
     That of a sum gets the CPU backends of its metrics.
     """
     backend_class = import_module(f"{home(metric)}.{backend}").Backend
-    if metric.is_sum:
-        return backend_class(metric, {name: load_kernel(one, "cpu") for name, one in metric.metrics.items()})
-    return backend_class(**metric.options)
+    kernel: Kernel = metric.called(backend_class, lambda one: load_kernel(one, "cpu"))()
+    return kernel
 
 
 class PlainKernel(Kernel):
@@ -82,10 +81,7 @@ def _with_options(metric: Metric, module: str, load: Callable[[Metric], Any]) ->
 
     That of a sum gets the scorers of its metrics, which `load` returns.
     """
-    score = import_module(f"{home(metric)}.{module}").score
-    if metric.is_sum:
-        return partial(score, metric=metric, scorers={name: load(one) for name, one in metric.metrics.items()})
-    return partial(score, **metric.options)
+    return metric.called(import_module(f"{home(metric)}.{module}").score, load)
 
 
 @cache

@@ -15,13 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from metric_oracle.base import option_types
-from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import Advance
 from metric_oracle.base.validation import public
 from metric_oracle.findings.results import AFTER, FIXED, Results, read_part
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.records import sign_of
 from metric_oracle.retrieval.fall_back import fall_back
 from metric_oracle.retrieval.merge import BestRows, merge_best
@@ -35,8 +33,7 @@ _OWN = ("part", "stages", "closest_call", "environment")
 
 def shards_of(part: str, index: Index) -> tuple[int, int, list[int]]:
     """Return what `members_of` does of the shards of an index; raise InputError if it has none."""
-    if not isinstance(index, ShardSet):
-        check_left_out({"part": part}, "for an index that is no set of shards", got=shown(part))
+    index.check_is_set({"part": part}, got=shown(part))
     return members_of(part, index.n_shards, "shards")
 
 

@@ -16,7 +16,6 @@ from metric_oracle.corpora.kept_columns import RESERVED
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import check_searched, get_metric
 from metric_oracle.reading import Queries, loaded
 from metric_oracle.records import Metric
@@ -100,13 +99,8 @@ def plan(
     check_in_range("k", k, ge=1, le=n_rows, note=f" (reports that {metric.name} can score)")
     if options.part is not None:
         shards_of(options.part, opened)
-    if not isinstance(opened, ShardSet):
-        check_left_out(
-            {"runner": runner},
-            "for an index that is no set of shards",
-            "Build one with `shard_rows` of `mo.build_index`, or leave out `runner`.",
-            got=str(opened.folder),
-        )
+    step = "Build one with `shard_rows` of `mo.build_index`, or leave out `runner`."
+    opened.check_is_set({"runner": runner}, step, got=str(opened.folder))
     ignored = {name: getattr(options, name) for name in ("threads", "max_memory")}
     if any(ignored.values()) and backend != "reference" and load_kernel(metric, backend).capabilities.batched:
         check_left_out(ignored, f"for {metric.name} on backend {backend!r}, which takes all queries at once")

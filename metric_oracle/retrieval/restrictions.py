@@ -8,7 +8,7 @@ Equal queries that exclude different rows get lists of their own, but share a se
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -179,7 +179,7 @@ class _SameDocument:
     name = SAME
 
     def __init__(self, index: Index, queries: Reports, metric: Metric) -> None:
-        self._parts = compared(index, of_order(metric))
+        self._parts = compared(index, metric.order)
         self._document_of_row = self._numbered(index)
         self._rows = _rows_of(queries, index)
         self._documents = self._document_of_row[self._rows]  # of each query
@@ -303,16 +303,6 @@ def _exclusion_of(wanted: np.ndarray, group: np.ndarray, n_groups: int, part: Pa
         row[by_group].astype(np.int64),
         documents_of_rows(representation.row_ptr, representation.row_id, part.shard.n_reports),
     )
-
-
-def of_order(metric: Metric) -> Metric:
-    """Return the metric of a search without its conditions.
-
-    Only the metrics that rank reports decide which reports count as the same.
-    """
-    if len(metric.terms) == 1 and not metric.is_weighted:
-        return next(iter(metric.metrics.values()))
-    return replace(metric, conditions=())
 
 
 def _folded(shard: Index) -> pa.Array:

@@ -5,7 +5,6 @@ A *source* is what a metric reads in addition to the text, such as a graph, an e
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.index import Index
 from metric_oracle.judges.judge import Judge
-from metric_oracle.judges.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
+from metric_oracle.judges.pair_models import PairScorer, opened_models
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, shown_in
 from metric_oracle.records import Metric
@@ -35,8 +34,6 @@ DEFAULT_METRICS = shown_in("score")
 MADE = ("encoder", "schema", "storage", "baseline", "uncertain")
 # Settings of a search that the signature of a metric records.
 SETTINGS = ("idf", "rescaled", "truncated_queries", "prevalence")
-
-NO_MODELS: Mapping[str, PairModel] = MappingProxyType({})
 
 
 class _Scored(NamedTuple):
@@ -61,7 +58,7 @@ def score_rows(
     options: SearchOptions = DEFAULTS,
     text: bool = False,
     progress: Progress | None = None,
-    pair_models: Mapping[str, PairModel] = NO_MODELS,
+    pair_models: Mapping[str, PairScorer] | None = None,
 ) -> Scores:
     """Score the pairs of query i and corpus row ``rows[i]``, each distinct pair once, equal to the plain scorers.
 
@@ -70,8 +67,8 @@ def score_rows(
     is. A blank text needs no graph: its RadGraph F1 is 0, as are BLEU and ROUGE-L; BERTScore is 0 before rescaling.
 
     `system` names in the signature what chose the rows. Of the options only `idf` and `rescale` are used. With `text`
-    the table also has the texts of both sides. `pair_models` are by representation. Raise InputError if rows, metrics
-    or queries do not fit the index.
+    the table also has the texts of both sides. `pair_models` are by representation; by default the models of the
+    metrics are opened. Raise InputError if rows, metrics or queries do not fit the index.
     """
     rows = np.asarray(rows)
     n = len(queries.ids)
@@ -84,8 +81,8 @@ def score_rows(
             got,
             "Pass rows of this index.",
         )
-    metrics = _requested_metrics(index, queries, names, pair_models)
-    pair_models = with_pair_models(metrics, pair_models)
+    metrics = _requested_metrics(index, queries, names, pair_models or {})
+    pair_models = opened_models(metrics) if pair_models is None else pair_models
     single = list(dict.fromkeys(part for metric in metrics for part in metric.terms))
     settings = options.settings
     if not any(set(settings) <= set(metric.settings) for metric in metrics):
@@ -97,11 +94,11 @@ def score_rows(
         if progress is not None:
             progress(kind, None, None)
         of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
-        if reads_pairs(of_kind[0]):
+        if kind in pair_models:
             both = list(zip(queries.texts, index.take("text", rows).to_pylist(), strict=True))
-            total, components, described = score_pairs(pair_models[kind], both)
-            scored[of_kind[0].name] = _Scored(np.ones(n, bool), total, components)
-            noted |= {of_kind[0].name: described} if described else {}
+            judged = pair_models[kind].score(both)
+            scored[of_kind[0].name] = _Scored(np.ones(n, bool), judged.scores, judged.components)
+            noted |= {of_kind[0].name: judged.notes} if judged.notes else {}
             used[kind] = {"encoder": pair_models[kind].signature}
             continue
         used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, scored)
@@ -162,7 +159,7 @@ def with_judge(
 
 
 def _requested_metrics(
-    index: Index, queries: Reports, metrics: Sequence[str] | None, pair_models: Mapping[str, PairModel]
+    index: Index, queries: Reports, metrics: Sequence[str] | None, pair_models: Mapping[str, PairScorer]
 ) -> list[Metric]:
     """Return the requested metrics, each once; by default of those for which all sources are there.
 

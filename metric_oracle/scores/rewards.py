@@ -18,7 +18,7 @@ from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.texts import count_marks, is_missing, remarks
 from metric_oracle.indexes.index import AnyIndex, Index
-from metric_oracle.judges.pair_models import PairModel, reads_pairs, score_pairs, with_pair_models
+from metric_oracle.judges.pair_models import PairScorer, opened_models
 from metric_oracle.metrics import REPRESENTATIONS, get_metric
 from metric_oracle.reading import MODELS, AttachedReports
 from metric_oracle.records import Metric
@@ -222,7 +222,7 @@ class Scorer:
     settings: dict[str, Any]  # other options of the sources: `uncertain`
     opened_encoder: OpenedEncoder | None  # encoder of BERTScore; None if the metric reads no token states
     counted: Index | None  # corpus whose document frequencies count, None if there is none
-    pair_model: PairModel | None  # model that reads reference and candidate together; None for most metrics
+    pair_model: PairScorer | None  # of a metric without an exact search; None for most metrics
 
     @classmethod
     def open(cls, name: str, index: AnyIndex | None, sources: Mapping[str, Any] | None) -> "Scorer":
@@ -247,7 +247,7 @@ class Scorer:
                 raise InputError("encoder", rule, "None", "Add its name or folder: `sources={'encoder': NAME}`.")
             opened_encoder = load_encoder(encoder, **given_of(arguments, ("device",)))
         remembering = {argument: _Remembered(model) for argument, model in models.items()}
-        pair_model = with_pair_models([metric], {})[metric.representation] if reads_pairs(metric) else None
+        pair_model = opened_models([metric]).get(metric.representation)
         return cls(
             metric, models, remembering, given_of(arguments, ("uncertain",)), opened_encoder, counted, pair_model
         )
@@ -272,7 +272,7 @@ class Scorer:
         groups = [range(end - size, end) for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
         pairs = [(references[j], candidates[i]) for group in groups for i in group for j in group]
         assert self.pair_model is not None
-        return score_pairs(self.pair_model, pairs)[0]
+        return self.pair_model.score(pairs).scores
 
     def _inputs(self, candidates: list[str], references: list[str] | None) -> tuple[Reports, Reports]:
         """Return references and candidates with their sources; one object without references."""

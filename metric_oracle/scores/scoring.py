@@ -21,7 +21,7 @@ from metric_oracle.indexes.memory import MemoryIndex
 from metric_oracle.indexes.shards import section_of
 from metric_oracle.judges.given import MetricsOrJudges, opened_judges, parted
 from metric_oracle.judges.judge import Judge
-from metric_oracle.judges.pair_models import PairModel, with_pair_models
+from metric_oracle.judges.pair_models import PairScorer, opened_models
 from metric_oracle.metrics import METRICS, get_metric
 from metric_oracle.reading import Given
 from metric_oracle.retrieval.checks import with_frequencies
@@ -123,7 +123,7 @@ def score(
     sides = Sides.of(references, {_NAME: predictions}, SCORED)
     system = system or sides.predictions[_NAME].name or _NAME
     models, corpus = sides.models, counted_of(index, named_metrics, options.idf, progress)
-    pair_models = with_pair_models(named_metrics, {} if crepe is None else open_crepe(crepe, models.get("device")))
+    pair_models = opened_models(named_metrics, {} if crepe is None else open_crepe(crepe, models.get("device")))
     with opened_judges(judges) as asked:
         sides = sides.read(section_of(corpus, sides.predictions[_NAME].data))
         if corpus is not None:
@@ -143,7 +143,7 @@ class _Scoring:
     text: bool  # whether the texts are columns of the scores
     options: SearchOptions
     counted: Index | None  # the corpus whose document frequencies count
-    pair_models: Mapping[str, PairModel]
+    pair_models: Mapping[str, PairScorer]
     judges: Sequence[Judge]
     progress: Progress | None
 

@@ -110,7 +110,7 @@ def _compile(searches: Sequence[tuple[Path, Reports, str]]) -> None:
     """
     # One search per kernel. The last one is started first, because BERTScore's kernel takes longest to compile.
     of_kernel = {
-        get_metric(search[-1]).kernel: search for search in reversed(searches) if not get_metric(search[-1]).is_sum
+        get_metric(search[-1]).kernel: search for search in reversed(searches) if len(get_metric(search[-1]).terms) == 1
     }
     with ProcessPoolExecutor(n_threads(), get_context("spawn")) as executor:
         let_interrupts_end_waits()

@@ -156,7 +156,7 @@ def _with_chance(random: Scores, judge: Judge, reports: JudgedReports, threads: 
     """Return the row of random retrieval with estimates under a judge, corrected by the exact means of metrics."""
     averaged: dict[str, Any] = random.signature["averaged"]
     sampled = averaged.get("sampled", {})
-    exact = [name for name in random.metrics if name not in sampled and not METRICS[name].is_sum]
+    exact = [name for name in random.metrics if name not in sampled and len(METRICS[name].terms) == 1]
     pool = reports.pool
     controls = [
         Control(plan_scores(pool.index, name, SearchOptions(threads=threads)), random.table[name].to_numpy())

@@ -357,7 +357,7 @@ class _Chance:
         if self._steps.holds(file_name(RANDOM)):
             return
         new = [metric for metric in metrics if metric not in self._means]
-        for metric in sorted(new, key=lambda name: METRICS[name].is_sum):
+        for metric in sorted(new, key=lambda name: len(METRICS[name].terms) > 1):
             terms, rows = METRICS[metric].terms, self._rows
             if all(part in self._means and np.array_equal(rows[part], rows[metric]) for part in terms):
                 columns = zip(*(self._means[part].tolist() for part in terms), strict=True)

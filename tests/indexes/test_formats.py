@@ -85,7 +85,5 @@ def test_index_made_now(tmp_path):
 
 def test_every_representation_is_kept():
     held = [open_index(folder / "I").content["representations"] for folder in FOLDERS]
-    with_files = {
-        kind for kind, representation in REPRESENTATIONS.items() if not (representation.parts or representation.is_pair)
-    }
+    with_files = {kind for kind, representation in REPRESENTATIONS.items() if representation.is_stored}
     assert set().union(*held) == with_files

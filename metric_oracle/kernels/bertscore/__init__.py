@@ -12,7 +12,7 @@ _SOURCE = SourceRecord(
     made="encoded",
 )
 _STATES = RepresentationRecord(
-    "bertscore", "metric_oracle.indexes.bertscore:StateDocuments", _SOURCE, settings=("idf", "rescale")
+    "bertscore", "metric_oracle.indexes.bertscore:StateDocuments", _SOURCE, settings=("idf", "rescale"), by_default=True
 )
 _CITATION = "Zhang et al., ICLR 2020, as in bert_score 0.3.13 without padding"
 _TOOL = "bert-score-0.3.13"

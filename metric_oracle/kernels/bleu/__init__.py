@@ -2,8 +2,8 @@
 
 from metric_oracle.records import USUAL, Metric, RepresentationRecord
 
-NGRAMS = RepresentationRecord("ngrams", "metric_oracle.indexes.ngrams:NgramIndex")
-COCO = RepresentationRecord("coco", "metric_oracle.indexes.ngrams:NgramIndex")
+NGRAMS = RepresentationRecord("ngrams", "metric_oracle.indexes.ngrams:NgramIndex", by_default=True)
+COCO = RepresentationRecord("coco", "metric_oracle.indexes.ngrams:NgramIndex", by_default=True)
 _CITATION = "Papineni et al., ACL 2002, as in "
 METRICS = (
     *(

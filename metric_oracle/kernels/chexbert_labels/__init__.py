@@ -12,7 +12,7 @@ _SOURCE = SourceRecord(
     made_by="chexbert",
     settings=("uncertain",),
 )
-LABELS = RepresentationRecord("labels", "metric_oracle.indexes.labels:LabelDocuments", _SOURCE)
+LABELS = RepresentationRecord("labels", "metric_oracle.indexes.labels:LabelDocuments", _SOURCE, by_default=True)
 _FOURTEEN = RepresentationRecord("agreement", "metric_oracle.indexes.agreement:AgreementDocuments", parts=(LABELS,))
 _FIVE = RepresentationRecord("agreement_5", "metric_oracle.indexes.agreement:FiveLabelDocuments", parts=(LABELS,))
 METRICS = (

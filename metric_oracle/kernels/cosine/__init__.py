@@ -23,7 +23,9 @@ _VECTORS = SourceRecord(
 METRICS = (
     Metric(
         "chexbert",
-        RepresentationRecord("chexbert", "metric_oracle.indexes.embeddings:EmbeddingDocuments", _CHEXBERT),
+        RepresentationRecord(
+            "chexbert", "metric_oracle.indexes.embeddings:EmbeddingDocuments", _CHEXBERT, by_default=True
+        ),
         "cosine",
         "Smit et al., EMNLP 2020; cosine as in CXR-Report-Metric",
         cheap=False,
@@ -34,7 +36,9 @@ METRICS = (
     ),
     Metric(
         "embedding",
-        RepresentationRecord("embedding", "metric_oracle.indexes.embeddings:EmbeddingDocuments", _VECTORS),
+        RepresentationRecord(
+            "embedding", "metric_oracle.indexes.embeddings:EmbeddingDocuments", _VECTORS, by_default=True
+        ),
         "cosine",
         "cosine of the given report embeddings",
         cheap=False,

@@ -18,8 +18,10 @@ _SRR_SOURCE = SourceRecord(
     ("srr_labels",),
     "`mo.reports(..., srr_labels=FILE)`",
 )
-_TABLE = RepresentationRecord("label_table", "metric_oracle.indexes.labels:LabelTableDocuments", _TABLE_SOURCE)
-_SRR = RepresentationRecord("srr", "metric_oracle.indexes.labels:SrrDocuments", _SRR_SOURCE)
+_TABLE = RepresentationRecord(
+    "label_table", "metric_oracle.indexes.labels:LabelTableDocuments", _TABLE_SOURCE, by_default=True
+)
+_SRR = RepresentationRecord("srr", "metric_oracle.indexes.labels:SrrDocuments", _SRR_SOURCE, by_default=True)
 _SRR_CITATION = "labels of Delbrouck et al., ACL 2025 (SRR-BERT)"
 METRICS = (
     Metric(

@@ -12,7 +12,7 @@ _SOURCE = SourceRecord(
     model="a RadGraph model (.tar.gz)",
     model_arguments=("radgraph_encoder",),
 )
-_GRAPHS = RepresentationRecord("radgraph", "metric_oracle.indexes.radgraph:GraphIndex", _SOURCE)
+_GRAPHS = RepresentationRecord("radgraph", "metric_oracle.indexes.radgraph:GraphIndex", _SOURCE, by_default=True)
 _LOWER = RepresentationRecord("radgraph_lower", "metric_oracle.indexes.radgraph:LowerCaseIndex", parts=(_GRAPHS,))
 _PACKAGE = "Delbrouck et al., EMNLP Findings 2022, as in radgraph 0.1.18"
 # Variant of the package, its reward level, and the family of features whose F1 it is.

@@ -15,7 +15,7 @@ _SOURCE = SourceRecord(
     model="the folder of the model RaTE-NER",
     model_arguments=("entity_encoder",),
 )
-_ENTITIES = RepresentationRecord("entities", "metric_oracle.indexes.entities:EntityDocuments", _SOURCE)
+_ENTITIES = RepresentationRecord("entities", "metric_oracle.indexes.entities:EntityDocuments", _SOURCE, by_default=True)
 METRICS = tuple(
     Metric(
         "ratescore" if matrix == "long" else f"ratescore:{matrix}",

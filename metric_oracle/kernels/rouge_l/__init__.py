@@ -3,7 +3,7 @@
 from metric_oracle.kernels.bleu import NGRAMS
 from metric_oracle.records import USUAL, Metric, RepresentationRecord
 
-WORDS = RepresentationRecord("words", "metric_oracle.indexes.ngrams:NgramIndex")
+WORDS = RepresentationRecord("words", "metric_oracle.indexes.ngrams:NgramIndex", by_default=True)
 METRICS = (
     Metric(
         "rouge-l",

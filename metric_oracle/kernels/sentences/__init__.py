@@ -13,7 +13,9 @@ _SOURCE = SourceRecord(
 METRICS = (
     Metric(
         "sentences",
-        RepresentationRecord("sentences", "metric_oracle.indexes.sentences:SentenceDocuments", _SOURCE),
+        RepresentationRecord(
+            "sentences", "metric_oracle.indexes.sentences:SentenceDocuments", _SOURCE, by_default=True
+        ),
         "sentences",
         "cosine Chamfer distance of given sentence vectors, mean of both ways; set distances as in SDR (Gulluk et "
         "al., arXiv 2606.00440)",

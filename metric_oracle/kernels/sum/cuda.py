@@ -38,7 +38,7 @@ class Backend(_device.ByLibrary, cpu.Backend):
             )
         name: Any = one.bertscore
         part, places = batch.parts[name], batch.of(name, queries).tolist()
-        items, scored = [of_query.items for of_query in added], one.sums.kernels[name].scored
+        items, scored = [of_query.items for of_query in added], one.sums.parts[name].scored
         work = workspace.setdefault(BERTSCORE, {})
         found = bertscore.find(corpus.parts[name], part, places, k, items, work, F1, scored)
         for q, (item, precision, recall), known, of_query in zip(queries, found, values, added, strict=True):

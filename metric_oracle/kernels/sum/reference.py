@@ -3,15 +3,15 @@
 from metric_oracle.kernels.sum.score import composite
 
 
-def score(candidate, reference, *, metric, scorers):
+def score(candidate, reference, *, metric, parts):
     """Return the sum of one pair, and the scores that stand beside it by name of their metric.
 
     Candidate and reference are dicts from the name of a representation to the document for its plain scorers, `metric`
-    is the `records.Metric` of the sum, and `scorers` has the plain scorer of each of its metrics by name.
+    is the `records.Metric` of the sum, and `parts` has the plain scorer of each of its metrics by name.
     """
     values = {}
-    for name, part in metric.metrics.items():
-        kind = part.representation
-        values[name] = scorers[name](candidate[kind], reference[kind])[0]
+    for name, one in metric.metrics.items():
+        kind = one.representation
+        values[name] = parts[name](candidate[kind], reference[kind])[0]
     total = composite([values[name] for name in metric.terms], metric.terms.values(), metric.intercept)
     return total, {name: values[name] for name in metric.columns}

@@ -8,7 +8,7 @@ import numpy as np
 
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.kernels.sum.score import composite, term
-from metric_oracle.records import Metric
+from metric_oracle.records import Sum
 
 
 class Combined(NamedTuple):
@@ -28,8 +28,8 @@ class Combined(NamedTuple):
 class Terms(Kernel):
     """The metrics of a sum, and what a search computes once for all threads."""
 
-    metric: Metric
-    kernels: Mapping[str, Kernel]  # of each metric, by its name
+    metric: Sum
+    parts: Mapping[str, Kernel]  # the kernel of each metric, by its name
     # Scores of distinct queries with all documents of metrics of few documents, the arrays of
     # `ConditionalSearch._by_document`, and how often a condition's metric could list all documents that fulfil it.
     cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -45,12 +45,12 @@ class Terms(Kernel):
     def stream(self, name: str, corpus: Combined, batch: Combined, chosen: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield the scores of all documents of the metric `name` with each chosen query, see `score_all`."""
         places = batch.of(name, list(chosen)).tolist()
-        return self.kernels[name].score_all(corpus.parts[name], batch.parts[name], places)
+        return self.parts[name].score_all(corpus.parts[name], batch.parts[name], places)
 
     def exact(self, name: str, corpus: Combined, batch: Combined, query: Any, documents: np.ndarray) -> np.ndarray:
         """Return the exact scores of documents of the metric `name` itself, int64[n], with one query or one each."""
         which = np.full(len(documents), batch.of(name, query))
-        kernel = self.kernels[name]
+        kernel = self.parts[name]
         return kernel.scores(kernel.counts(corpus.parts[name], batch.parts[name], which, documents))
 
     def score_all(self, corpus: Combined, batch: Combined, chosen: Sequence[int]) -> Iterator[np.ndarray]:
@@ -69,7 +69,7 @@ class Terms(Kernel):
         for name in self.metric.terms:
             own, place = np.unique(corpus.of(name, documents), return_inverse=True)
             which = batch.of(name, list(chosen)).tolist()
-            streams.append(self.kernels[name].score_some(corpus.parts[name], batch.parts[name], which, own))
+            streams.append(self.parts[name].score_some(corpus.parts[name], batch.parts[name], which, own))
             places.append(place)
         return self._sums(streams, places)
 
@@ -93,7 +93,7 @@ class Terms(Kernel):
         """
         error = 0.0
         for name, t in self.metric.terms.items():
-            of_term = self.kernels[name].score_error(corpus.parts[name], batch.parts[name])
+            of_term = self.parts[name].score_error(corpus.parts[name], batch.parts[name])
             error += abs(t.weight / t.scale) * of_term
         return error
 

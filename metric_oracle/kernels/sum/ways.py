@@ -210,7 +210,7 @@ class ConditionalSearch:
     def _is_of_few(self, name: str) -> bool:
         """Return whether a metric has few distinct documents; see the docstring of the module."""
         n = len(self.corpus.parts[name].row_ptr) - 1
-        error = self.sums.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[name])
+        error = self.sums.parts[name].score_error(self.corpus.parts[name], self.batch.parts[name])
         return not error and n <= DISTINCT and n * SHARE <= self.n_documents
 
     def _scores_of_all(self, name: str, q: int) -> np.ndarray:
@@ -273,7 +273,7 @@ class ConditionalSearch:
         query, and documents are combinations. Others than those listed and those below the limit score no better than
         `last`, float64[Q]: the worst possible score if there are none.
         """
-        kernel, sign = self.sums.kernels[name], self.metrics[name].sign
+        kernel, sign = self.sums.parts[name], self.metrics[name].sign
         places, which = np.unique(self.batch.of(name, queries), return_inverse=True)
         n = self._n_queries(name)
         least = np.full(len(places), np.inf)  # of queries that are the same for the metric the least demanding
@@ -344,5 +344,5 @@ class ConditionalSearch:
 
     def _bounded(self, name: str, q: int) -> tuple[np.ndarray, float]:
         """Return the scores of all documents of a metric with query q, float64[D], and a bound of their error."""
-        error = self.sums.kernels[name].score_error(self.corpus.parts[name], self.batch.parts[name])
+        error = self.sums.parts[name].score_error(self.corpus.parts[name], self.batch.parts[name])
         return next(self.sums.stream(name, self.corpus, self.batch, [q])), error

@@ -56,7 +56,7 @@ class WeightedSearch:
                 else:
                     corpus, batch = self.corpus.parts[self.bertscore], self.batch.parts[self.bertscore]
                     place, work = int(self.batch.of(self.bertscore, q)), self.workspace.setdefault(BERTSCORE, {})
-                    scored = self.sums.kernels[self.bertscore].scored
+                    scored = self.sums.parts[self.bertscore].scored
                     threads = self.answers.threads
                     item, precision, recall = bertscore.find(
                         corpus, batch, place, self.k, added.items, work, F1, scored, threads, executor
