@@ -83,7 +83,7 @@ MODULES = {
     "score_f1_chexbert": "tables.f1_chexbert",
     "score_f1_srr": "tables.f1_chexbert",
     "study": "tables.study",
-    "study_pairs": "tables.judged_study",
+    "study_pairs": "tables.study",
     "survey_status": "survey.export",
     "verify": "verification.verify",
     "write_study": "tables.study_folder",

@@ -55,7 +55,7 @@ from metric_oracle.tables.crg import score_crg as score_crg
 from metric_oracle.tables.f1_chexbert import score_f1_chexbert as score_f1_chexbert
 from metric_oracle.tables.f1_chexbert import score_f1_srr as score_f1_srr
 from metric_oracle.tables.study import study as study
-from metric_oracle.tables.judged_study import study_pairs as study_pairs
+from metric_oracle.tables.study import study_pairs as study_pairs
 from metric_oracle.survey.export import survey_status as survey_status
 from metric_oracle.verification.verify import verify as verify
 from metric_oracle.tables.study_folder import write_study as write_study

@@ -99,8 +99,7 @@ def study(
     from metric_oracle.indexes.shards import open_index
     from metric_oracle.judges.given import parted
     from metric_oracle.projects import write_study_project
-    from metric_oracle.tables.judged_study import study_pairs
-    from metric_oracle.tables.study import compare_study
+    from metric_oracle.tables.study import compare_study, study_pairs
     from metric_oracle.tables.study_folder import write_study
 
     out = call.values.get("out")

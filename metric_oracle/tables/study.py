@@ -1,13 +1,11 @@
 """A whole study: models, oracles, random retrieval, the most frequent report and perfect answers, under all metrics.
 
-Every finished step is a file (`study_folder.py`), so that a killed study resumes. Metrics over token states come
-last, because their steps take minutes and the others seconds.
+Every finished step is a file (`study_folder.py`), so that a killed study resumes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from importlib.metadata import version
+from dataclasses import replace
+from functools import cached_property, reduce
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,55 +18,354 @@ from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.declarations import IN_PYTHON, ROWS, Flag
 from metric_oracle.base.errors import InputError, shown
-from metric_oracle.base.files import checksum
 from metric_oracle.base.progress import Progress
 from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
-from metric_oracle.findings.results import Results, Scores, read_results, read_scores
-from metric_oracle.indexes.build import inputs_digest
-from metric_oracle.indexes.index import AnyIndex, Index
+from metric_oracle.findings.results import Results, Scores, read_results
+from metric_oracle.indexes.index import AnyIndex
 from metric_oracle.indexes.memory import MemoryIndex
-from metric_oracle.judges.given import MetricsOrJudges, opened_judges, parted
+from metric_oracle.indexes.store import to_arrow
+from metric_oracle.judges.given import MetricsOrJudges, one_judge, opened_judges, parted
+from metric_oracle.judges.judge import Judge
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import METRICS, SOURCES
-from metric_oracle.pools.candidate_pools import planned_pool
-from metric_oracle.reading import AttachedReports
+from metric_oracle.pools.candidate_pools import CandidatePool
+from metric_oracle.pools.pair_files import PairsToJudge, pairs_to_judge
 from metric_oracle.retrieval.checks import with_frequencies
+from metric_oracle.retrieval.document_pairs import scorable_rows
+from metric_oracle.retrieval.fall_back import most_frequent_row
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan, plan_scores
 from metric_oracle.retrieval.search_signature import digest
 from metric_oracle.scores.baselines import identity
 from metric_oracle.scores.expectation import expectation_of
-from metric_oracle.scores.pair_scores import score_rows
+from metric_oracle.scores.pair_scores import score_rows, with_judge
 from metric_oracle.scores.sampled import sampled_means
 from metric_oracle.sides import Sides
 from metric_oracle.sources.attaching import attach_sources, run_models
 from metric_oracle.sources.token_states import OpenedEncoder
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Comparison
-from metric_oracle.tables.judged_study import JudgedReports, PoolOfStudy, check_metrics, default_pool, with_columns
-from metric_oracle.tables.study_folder import Steps, checksum_of, file_name, study_job
+from metric_oracle.tables.judged_study import JudgedReports, PoolOfStudy, check_metrics, pool_of_study
+from metric_oracle.tables.study_folder import FOLDER, Step, Steps, file_name, study_job
 from metric_oracle.tables.study_inputs import (
-    BASELINES,
     CHANCE_SEED,
     OF_STUDY,
+    FurtherRows,
     ModelReports,
+    StudyInputs,
+    StudyModel,
     TestReports,
-    index_of,
     study_inputs,
 )
 from metric_oracle.tables.systems import (
+    BASELINES,
     IDENTITY,
     MOST_FREQUENT,
     POOL,
     RANDOM,
     GivenResults,
     is_yardstick,
+    name_of_results,
     oracle_name,
     read_system,
 )
 
 CHANCE_ERROR = 5e-5  # greatest standard error of a sampled mean: tables print three digits
+EXACT = "exact"  # what means over token states are made of, beside the inputs, if they are not sampled
+
+
+class WholeStudy:
+    """The steps of a study. The methods that make them find the results of earlier steps, by name, in `made`."""
+
+    def __init__(
+        self,
+        inputs: StudyInputs,
+        *,
+        pool: CandidatePool | None = None,  # that judges score
+        threads: int | None = None,
+        exact_chance: bool = False,
+        progress: Progress | None = None,  # of searches and means
+        folder: Path = Path(),  # where models keep what is made of their reports
+    ) -> None:
+        self.index, self.queries = inputs.index, inputs.queries
+        self.models, self.metrics = inputs.models, inputs.metrics
+        self.pool, self.threads, self.exact_chance = pool, threads, exact_chance
+        self.progress, self.folder = progress, folder
+        self.made: dict[str, Any] = {}  # Scores or Results
+        self.lists: dict[str, np.ndarray] = {}  # metric -> corpus rows of its list in the pool: int64[Q, N]
+
+    def steps(self) -> list[Step]:
+        """Return all steps, in the order in which they run.
+
+        Those under metrics over token states come last, because they take minutes and the others seconds.
+        """
+        late = [metric for metric in self.metrics if _reads_states(metric)]
+        early = [metric for metric in self.metrics if metric not in late]
+        means = self.means(early)
+        made_of = EXACT if self.exact_chance else None
+        return [
+            *self.rows_of_models(),
+            *self.oracles(early),
+            *self.baselines(),
+            *means,
+            *self.oracles(late),
+            Step(RANDOM, file_name(RANDOM), self.random, made_of=made_of, parts=(*means, *self.means(late))),
+        ]
+
+    @property
+    def n_steps(self) -> int:
+        """The number of steps in `progress`: joining the means is none, and sums that are made of means are some."""
+        return len(self.models) + 3 * len(self.metrics) + len(self.baselines())
+
+    def score(self, step: Step) -> Scores:
+        """Score the reports of the corpus that the step chooses."""
+        assert step.chosen is not None
+        return score_rows(self.index, self.queries, step.chosen(step), self.metrics, system=step.name)
+
+    # Models
+
+    def rows_of_models(self) -> list[Step]:
+        """Return the steps of the models."""
+        files = {name: file_name(name) for name in self.models}
+        return [
+            Step(name, files[name], self.model, made_of=model.made_of(), folder=f"{files[name]}{FOLDER}")
+            for name, model in self.models.items()
+        ]
+
+    def model(self, step: Step) -> Scores:
+        """Score the reports of a model, with the encoder and the document frequencies of the corpus."""
+        model, opened_encoder = self.models[step.name], None
+        index = model.index  # prepared by the user
+        if index is None:
+            opened_encoder = self._open_encoder()
+            reports = self._with_sources(model, opened_encoder)
+            place = self.folder / step.folder
+            place.mkdir(exist_ok=True)
+            reports = replace(run_models(reports, place), scratch=place)
+            # Without what only a search reads, such as codes and postings.
+            index = MemoryIndex(reports, self.metrics)
+        weighted = with_frequencies(index, self.index, [METRICS[name] for name in self.metrics], None)
+        queries = replace(self.queries, opened_encoder=opened_encoder)
+        return score_rows(weighted, queries, model.rows, self.metrics, system=step.name, text=True)
+
+    def _open_encoder(self) -> OpenedEncoder | None:
+        """Return the encoder of the corpus, which encodes the reports of models; None if no metric reads its states."""
+        if not any(map(_reads_states, self.metrics)):
+            return None
+        states: Any = next(self.index.shards()).part("bertscore")
+        base = states.description["baseline"]
+        encoder = states.open_encoder(self.queries)
+        return OpenedEncoder(encoder, states.states.dtype, None if base is None else tuple(base))
+
+    def _with_sources(self, model: StudyModel, opened_encoder: OpenedEncoder | None) -> Reports:
+        """Return the reports of a model with their sources, made with the settings that the test reports have."""
+        options: dict[str, Any] = {
+            name: attachment.settings[name]
+            for kind, attachment in self.queries.attached.items()
+            for name in SOURCES[kind].settings
+        }
+        options |= {name: value for name, value in model.given.models.items() if name not in ("tell", *options)}
+        options |= model.given.sources
+        return attach_sources(model.reports, opened_encoder=opened_encoder, **options)
+
+    # Oracles
+
+    def oracles(self, metrics: Iterable[str]) -> list[Step]:
+        """Return the steps of some metrics' oracles: the search of each, and its row."""
+        steps = []
+        for metric in metrics:
+            row = oracle_name(metric)
+            steps += [self.search_of(metric), Step(row, file_name(row), self.score, metric, chosen=self.oracle)]
+        return steps
+
+    def search_of(self, metric: str) -> Step:
+        """Return the step of the search of a metric's oracle."""
+        row = oracle_name(metric)
+        return Step(f"{row}: search", f"{file_name(row)}-reports", self.search, metric, read=read_results)
+
+    def search(self, step: Step) -> Results:
+        """Find the best report for each test report under a metric; keep the list of the pool, if it has one."""
+        metric, sizes = step.metric, {} if self.pool is None else self.pool.sizes
+        options = SearchOptions(k=sizes.get(metric, 1), threads=self.threads)
+        results = plan(self.index, metric, options).search(self.queries, self.progress)
+        if metric in sizes:
+            self.lists[metric] = results.table["row"].to_numpy().reshape(-1, options.k)
+        best = results.table.filter(results.table["rank"].to_numpy() == 1)
+        return Results(best, {**results.signature, "k": 1})
+
+    def oracle(self, step: Step) -> np.ndarray:
+        """Return the corpus rows that the search before has found: int64[Q]."""
+        return self.made[f"{step.name}: search"].table["row"].to_numpy()
+
+    # Baselines
+
+    def baselines(self) -> list[Step]:
+        """Return the steps of the other rows that take seconds."""
+        return [
+            Step(MOST_FREQUENT, file_name(MOST_FREQUENT), self.score, chosen=self.most_frequent),
+            Step(IDENTITY, file_name(IDENTITY), self.identity),
+        ]
+
+    def most_frequent(self, step: Step) -> np.ndarray:
+        """Return the corpus row of the most frequent report for each test report: int64[Q]."""
+        return np.full(len(self.queries.ids), self._most_frequent_row)
+
+    @cached_property
+    def _most_frequent_row(self) -> int:
+        """The corpus row of the most frequent report of those that every metric can score.
+
+        Raise InputError if there is none.
+        """
+        common = reduce(np.intersect1d, self._scorable.values())
+        if not len(common):
+            raise InputError(
+                "the index has no report that every metric can score.", "Name fewer metrics with `metrics`."
+            )
+        return most_frequent_row(self.index, common)
+
+    def identity(self, step: Step) -> Scores:
+        """Score each test report as a prediction for itself."""
+        planned = {name: plan_scores(self.index, name, SearchOptions(text=False)) for name in self.metrics}
+        scores = {name: identity(each, self.queries).table["score"] for name, each in planned.items()}
+        return self._scores(step.name, scores)
+
+    # Random retrieval
+
+    def means(self, metrics: Iterable[str]) -> list[Step]:
+        """Return the steps of random retrieval under some metrics, but for sums that are made of their terms' means."""
+        own = [metric for metric in metrics if not self._is_of_means(metric)]
+        return [
+            Step(
+                f"{RANDOM}: {metric}",
+                f"{file_name(RANDOM)}-{file_name(metric)}",
+                self.mean,
+                metric,
+                made_of=EXACT if self.exact_chance and _reads_states(metric) else None,
+            )
+            for metric in sorted(own, key=lambda metric: metric not in METRICS[metric].terms)  # sums last
+        ]
+
+    def _is_of_means(self, metric: str) -> bool:
+        """Return whether a metric is a sum of others of the study that can score the same corpus rows."""
+        rows, terms = self._scorable, METRICS[metric].terms
+        return metric not in terms and all(
+            term in self.metrics and np.array_equal(rows[term], rows[metric]) for term in terms
+        )
+
+    def mean(self, step: Step) -> Scores:
+        """Return the mean over the corpus for each test report under a metric.
+
+        The signature has the ``range`` of the scores, or how they were sampled.
+        """
+        metric, average = step.metric, None
+        scores = plan_scores(self.index, metric, SearchOptions(threads=self.threads))
+        if _reads_states(metric) and not self.exact_chance:
+            error = CHANCE_ERROR / max(1.0, *(_slope(name, metric) for name in self.metrics))
+            average = sampled_means(scores, self.queries, error=error, seed=CHANCE_SEED, progress=self.progress)
+        described: dict[str, Any] = {"metrics": {metric: self._template.signature["metrics"][metric]}, "range": None}
+        if average is None:
+            table = expectation_of(scores, self.queries, progress=self.progress).table
+            described["range"] = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
+            means = table["mean"].to_numpy()
+        else:
+            means = average.means
+            described["sampled"] = {"standard_error": average.standard_error, "rows": average.rows, "seed": CHANCE_SEED}
+        return self._scores(RANDOM, {metric: means}, **described)
+
+    def random(self, step: Step) -> Scores:
+        """Join the means under all metrics.
+
+        That of a sum without a step of its own is computed from the means of its terms; the range of its scores is
+        not known.
+        """
+        parts = {part.metric: self.made[part.name] for part in step.parts}
+        means = {metric: part.table[metric].to_numpy() for metric, part in parts.items()}
+        sampled = {metric: part.signature["sampled"] for metric, part in parts.items() if "sampled" in part.signature}
+        for metric in self.metrics:
+            if metric not in parts:
+                terms, intercept = METRICS[metric].terms, METRICS[metric].intercept
+                columns = zip(*(means[term].tolist() for term in terms), strict=True)
+                means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
+                for term in terms.keys() & sampled.keys():  # one at most: BERTScore
+                    error = _slope(metric, term) * sampled[term]["standard_error"]
+                    sampled[metric] = {**sampled[term], "standard_error": error}
+        ranges = {metric: parts[metric].signature["range"] if metric in parts else None for metric in self.metrics}
+        averaged: dict[str, Any] = {"over": "all reports of the corpus", "ranges": ranges}
+        if sampled:
+            averaged["sampled"] = {name: sampled[name] for name in self.metrics if name in sampled}
+        return self._scores(RANDOM, {metric: means[metric] for metric in self.metrics}, averaged=averaged)
+
+    # Judges
+
+    def to_judge(self) -> JudgedReports:
+        """Return the reports that judges score, once the searches are made."""
+        assert self.pool is not None
+        texts: dict[str, Sequence[str]] = {name: model.texts for name, model in self.models.items()}
+        for step in [*self.oracles(self.metrics), *self.baselines()]:
+            if step.chosen is not None:
+                texts[step.name] = self.index.take("text", step.chosen(step)).to_pylist()
+        texts[IDENTITY] = self.queries.texts
+        return JudgedReports(self.pool, self.queries, texts, self.lists)
+
+    def judge(
+        self, judges: Sequence[Judge], steps: Steps, progress: Progress | None, tell: Callable[[str], None] | None
+    ) -> list[str]:
+        """Add the column of each judge to the rows, and a row for the best reports of the pools; return their names.
+
+        Such a row is named as files of `rerank` are in a table: it is no oracle unless the pool is the whole corpus.
+        Its reports are written beside those of the oracles.
+        """
+        reports = self.to_judge()
+        judges = reports.answered(judges, progress, tell)
+        texts, of_pools = dict(reports.texts), list[str]()
+        for judge in judges:
+            best, described = reports.best_of_pools(judge, tell)
+            name, rows = name_of_results(best.signature), best.table["row"].to_numpy()
+            steps.write(f"{file_name(name)}-reports", best)
+            scores = score_rows(self.index, self.queries, rows, self.metrics, system=name)
+            self.made[name] = replace(scores, signature={**scores.signature, **described})
+            texts[name] = best.table["text"].to_pylist()
+            of_pools.append(name)
+        for judge in judges:
+            for name, candidates in texts.items():
+                self.made[name] = with_judge(
+                    self.made[name], judge, [*zip(self.queries.texts, candidates, strict=True)]
+                )
+            self.made[RANDOM] = reports.with_chance(self.made[RANDOM], judge, self.threads)
+        return of_pools
+
+    # What they share
+
+    @cached_property
+    def _scorable(self) -> dict[str, np.ndarray]:
+        """The corpus rows that each metric can score."""
+        return {name: scorable_rows(self.index, METRICS[name]) for name in self.metrics}
+
+    @property
+    def _template(self) -> Scores:
+        """The scores of a row that every study has, of which others take ids and signature."""
+        return self.made[MOST_FREQUENT]
+
+    def _scores(self, system: str, columns: Mapping[str, Any], **described: Any) -> Scores:
+        """Return the scores of a row, `columns` by metric; `described` are more entries of the signature."""
+        columns = {name: pa.array(values) for name, values in columns.items()}
+        table = pa.table({"query_id": self._template.table["query_id"], **columns})
+        return Scores(table, {**self._template.signature, "system": system, **described})
+
+
+def _reads_states(metric: str) -> bool:
+    """Return whether a metric reads token states."""
+    return "bertscore" in METRICS[metric].representations
+
+
+def _slope(metric: str, part: str) -> float:
+    """Return by how much a composite changes if the score of its term `part` changes by 1, as an absolute value.
+
+    It is 0 if `part` is no term of the composite.
+    """
+    term = METRICS[metric].terms.get(part)
+    return 0.0 if term is None else abs(term.weight / term.scale)
 
 
 @public
@@ -164,87 +461,26 @@ def study(
         if not judges:
             check_left_out({"pool": pool}, "without a judge")
         of_judges = [name for judge in judges for name in (oracle_name(judge.name), f"{judge.name}{POOL}")]
-        further = [*(scores or {})], of_judges
+        further = FurtherRows([*(scores or {})], of_judges, pool)
         sides = Sides.of(queries, models or {}, OF_STUDY)
-        inputs = study_inputs(index, sides, metric_names, inner=inner, pool=pool, further=further, progress=progress)
-        index, queries, models_read, names = inputs.index, inputs.queries, inputs.models, inputs.metrics
-        planned = None
-        if judges:
-            planned = planned_pool(index, pool or default_pool(names), SearchOptions(threads=threads), seed=CHANCE_SEED)
+        inputs = study_inputs(index, sides, metric_names, inner=inner, further=further, progress=progress)
+        planned = pool_of_study(inputs, pool, threads) if judges else None
         ready = {name: read_system(name, row) for name, row in (scores or {}).items()}
-        _check_ready(ready, [*names, *(judge.name for judge in judges)], queries)
-        out = None if out is None else Path(out)
-        base = [version("metric-oracle"), index.fingerprint, inputs_digest(queries), names]
-        with study_job(out) as job:
-            late = [name for name in names if "bertscore" in METRICS[name].representations]
-            early = [name for name in names if name not in late]
-            exact = dict.fromkeys([file_name(RANDOM), *map(_random_step, late)], "exact") if exact_chance else {}
-            made_of = {
-                **{file_name(name): _made_of(model, inputs.read[name]) for name, model in models_read.items()},
-                **exact,
-            }
-            steps = Steps(job, base, made_of, len(queries.ids), len(models_read) + 3 * len(names) + 2, progress)
-            systems: dict[str, Scores] = {}
-            for name, model in models_read.items():
-                predictions_folder = steps.predictions_folder(file_name(name))
-                of_model = inputs.read[name], inputs.rows[name]
-                make = _ModelScores(index, queries, name, model, *of_model, names, predictions_folder)
-                systems[name] = steps.run(name, file_name(name), read_scores, make)
-                steps.remove(predictions_folder.name)
-            oracle_rows: dict[str, np.ndarray] = {}  # metric -> corpus rows that its oracle has found
-            sizes = {} if planned is None else planned.sizes
-            lists: dict[str, np.ndarray] = {}  # metric -> corpus rows of the list that the pool has of it
-
-            def oracles(metrics: Iterable[str]) -> None:
-                """Run the searches of these metrics' oracles and score the reports that they find."""
-                for metric in metrics:
-                    row = oracle_name(metric)
-
-                    def search(metric: str = metric) -> Results:
-                        options = SearchOptions(k=sizes.get(metric, 1), threads=threads)
-                        results = plan(index, metric, options).search(queries, steps.searching())
-                        if metric in sizes:
-                            lists[metric] = results.table["row"].to_numpy().reshape(len(queries.ids), options.k)
-                        best = results.table.filter(results.table["rank"].to_numpy() == 1)
-                        return Results(best, {**results.signature, "k": 1})
-
-                    results = steps.run(f"{row}: search", f"{file_name(row)}-reports", read_results, search)
-                    oracle_rows[metric] = results.table["row"].to_numpy()
-
-                    def score(rows: np.ndarray = oracle_rows[metric], row: str = row) -> Scores:
-                        return score_rows(index, queries, rows, names, system=row)
-
-                    systems[row] = steps.run(row, file_name(row), read_scores, score)
-
-            oracles(early)
-            frequent_row = inputs.most_frequent_row()
-            frequent = systems[MOST_FREQUENT] = steps.run(
-                MOST_FREQUENT,
-                file_name(MOST_FREQUENT),
-                read_scores,
-                lambda: score_rows(
-                    index, queries, np.full(len(queries.ids), frequent_row), names, system=MOST_FREQUENT
-                ),
+        _check_ready(ready, [*inputs.metrics, *(judge.name for judge in judges)], inputs.queries)
+        with study_job(None if out is None else Path(out)) as job:
+            steps = Steps(job, inputs.made_of, len(inputs.queries.ids), progress)
+            work = WholeStudy(
+                inputs,
+                pool=planned,
+                threads=threads,
+                exact_chance=exact_chance,
+                progress=steps.advance,
+                folder=job.folder,
             )
-
-            def perfect() -> Scores:
-                """Score each test report as a prediction for itself."""
-                without_text = SearchOptions(text=False)
-                planned = {name: plan_scores(index, name, without_text) for name in names}
-                scores = {name: identity(each, queries).table["score"] for name, each in planned.items()}
-                return _scores(frequent, scores, IDENTITY)
-
-            systems[IDENTITY] = steps.run(IDENTITY, file_name(IDENTITY), read_scores, perfect)
-            chance = _Chance(index, queries, inputs.scorable, frequent, steps, threads, () if exact_chance else late)
-            chance.average(early)
-            oracles(late)
-            systems[RANDOM] = chance.row()
-            if planned is not None:
-                reports = JudgedReports(planned, queries, inputs.texts(oracle_rows), lists)
-                systems = with_columns(systems, judges, reports, steps, threads, progress, tell or inputs.listener)
-        order = [*models_read, *ready, *map(oracle_name, names)]
-        order += [*(name for name in systems if name not in (*order, *BASELINES)), *BASELINES]
-        return {name: {**systems, **ready}[name] for name in order}
+            steps.run(work.steps(), work.made, work.n_steps)
+            of_pools = work.judge(judges, steps, progress, tell or inputs.listener) if judges else []
+    order = [*inputs.models, *ready, *map(oracle_name, inputs.metrics), *of_pools, *BASELINES]
+    return {name: {**work.made, **ready}[name] for name in order}
 
 
 def _check_ready(rows: Mapping[str, Scores], columns: Sequence[str], queries: Reports) -> None:
@@ -262,173 +498,65 @@ def _check_ready(rows: Mapping[str, Scores], columns: Sequence[str], queries: Re
             )
 
 
-def _made_of(model: AttachedReports, read: Reports) -> list[Any]:
-    """Return checksums of all that a model's scores depend on: ids and texts, sources, and the index if there is one.
+@public
+def study_pairs(
+    index: AnyIndex,
+    queries: TestReports,
+    models: ModelReports = None,
+    *,
+    metrics: MetricsOrJudges | None = None,
+    inner: option_types.Inner = False,
+    pool: PoolOfStudy = None,
+    threads: option_types.Threads | None = None,
+    progress: Progress | None = None,
+) -> PairsToJudge:
+    """Pair the reports of a study, for a judge that runs elsewhere.
 
-    Raise InputError if a source is not a file.
+    The judge adds a column ``score`` to the file, which is then one of its files for the same call of
+    [`study`][metric_oracle.study]. Equal texts are one pair. Pairs that the judge among `metrics` has scored, by its
+    files or its folder `keep`, are left out.
+
+    Returns
+    -------
+    PairsToJudge
+        One row for each distinct pair of texts that has no score.
+
+    Raises
+    ------
+    InputError
+        If an argument is wrong, or index, test reports and models do not fit one another.
+
+    Examples
+    --------
+    >>> index = mo.build_index("train.csv", "INDEX")
+    >>> mo.study_pairs(index, "test.csv", {"strong": "strong.csv"}, metrics="bleu").write("pairs.parquet")
     """
-    in_memory = [name for name, value in model.sources.items() if not isinstance(value, str | Path)]
-    if in_memory:
-        raise InputError(
-            f"{in_memory[0]} of a model",
-            "must be a file, so that a study that was killed can go on",
-            type(model.sources[in_memory[0]]).__name__,
-            "Write it to a file, or prepare the reports with `mo.build_index`.",
-        )
-    files = {name: checksum_of(Path(path)) for name, path in sorted(model.sources.items())}
-    model_index = index_of(model)
-    texts = checksum([read.ids, read.texts])
-    return [texts, files, None if model_index is None else model_index.fingerprint]
-
-
-@dataclass(frozen=True)
-class _ModelScores:
-    """A step of the study: encode a model's predictions with the encoder of the corpus index, and score them."""
-
-    index: Index  # of the corpus, with the document frequencies and the encoder
-    queries: Reports  # test reports
-    name: str
-    model: AttachedReports
-    read: Reports  # predictions of the model
-    rows: Mapping[str, int]  # id of a test report -> row of its prediction
-    metrics: list[str]
-    place: Path  # folder of finished parts of what is made of the predictions, for a study that is killed
-
-    def __call__(self) -> Scores:
-        """Return the scores of the model."""
-        rows = np.array([self.rows[study] for study in self.queries.ids])
-        written = index_of(self.model)
-        if written is not None:  # prepared by the user
-            return self._scored(written, rows)
-        opened_encoder = None
-        if any("bertscore" in METRICS[metric].representations for metric in self.metrics):
-            states: Any = next(self.index.shards()).part("bertscore")
-            base = states.description["baseline"]
-            encoder = states.open_encoder(self.queries)
-            opened_encoder = OpenedEncoder(encoder, states.states.dtype, None if base is None else tuple(base))
-        options: dict[str, Any] = {
-            name: attachment.settings[name]
-            for kind, attachment in self.queries.attached.items()
-            for name in SOURCES[kind].settings
-        }
-        options |= {name: value for name, value in self.model.models.items() if name not in ("tell", *options)}
-        options |= self.model.sources
-        reports = attach_sources(self.read, opened_encoder=opened_encoder, **options)
-        self.place.mkdir(exist_ok=True)
-        reports = replace(run_models(reports, self.place), scratch=self.place)
-        # Without what only a search reads, such as codes and postings.
-        return self._scored(MemoryIndex(reports, self.metrics), rows, opened_encoder)
-
-    def _scored(self, written: Index, rows: np.ndarray, opened_encoder: OpenedEncoder | None = None) -> Scores:
-        """Score predictions with the document frequencies of the study's corpus, and the encoder if it is open."""
-        weighted = with_frequencies(written, self.index, [METRICS[name] for name in self.metrics], None)
-        queries = replace(self.queries, opened_encoder=opened_encoder)
-        return score_rows(weighted, queries, rows, self.metrics, system=self.name, text=True)
-
-
-class _Chance:
-    """Expected scores of random retrieval, for each test report a mean over the corpus.
-
-    Each metric is one step of the study; the row of the table is made of all.
-    """
-
-    def __init__(
-        self,
-        index: Index,
-        queries: Reports,
-        rows: Mapping[str, np.ndarray],  # metric -> corpus rows that it can score
-        template: Scores,  # scores of another row, for ids and signature
-        steps: Steps,
-        threads: int | None,
-        sampled: Sequence[str],  # metrics whose means may be estimated from a sample
-    ) -> None:
-        self._index, self._queries, self._rows, self._template, self._steps = index, queries, rows, template, steps
-        self._threads, self._may_sample = threads, sampled
-        self._sampled: dict[str, dict[str, Any]] = {}
-        self._ranges: dict[str, list[float] | None] = dict.fromkeys(rows)
-        self._means: dict[str, np.ndarray] = {}
-
-    def average(self, metrics: Iterable[str]) -> None:
-        """Run the steps of some metrics, unless the row is finished.
-
-        The mean of a composite is computed from the means of its terms, without scoring pairs again, if all terms can
-        score the same rows. Its range is then not known.
-        """
-        if self._steps.holds(file_name(RANDOM)):
-            return
-        new = [metric for metric in metrics if metric not in self._means]
-        for metric in sorted(new, key=lambda name: len(METRICS[name].terms) > 1):
-            terms, rows = METRICS[metric].terms, self._rows
-            if all(part in self._means and np.array_equal(rows[part], rows[metric]) for part in terms):
-                columns = zip(*(self._means[part].tolist() for part in terms), strict=True)
-                intercept = METRICS[metric].intercept
-                self._means[metric] = np.array([composite(values, terms.values(), intercept) for values in columns])
-                for part in terms.keys() & self._sampled.keys():  # one at most: BERTScore
-                    error = _slope(metric, part) * self._sampled[part]["standard_error"]
-                    self._sampled[metric] = {**self._sampled[part], "standard_error": error}
-            else:
-                name, make, step = f"{RANDOM}: {metric}", partial(self._average, metric), _random_step(metric)
-                scores = self._steps.run(name, step, read_scores, make)
-                self._means[metric] = scores.table[metric].to_numpy()
-                self._ranges[metric] = scores.signature["range"]
-                if "sampled" in scores.signature:
-                    self._sampled[metric] = scores.signature["sampled"]
-
-    def _average(self, metric: str) -> Scores:
-        """Return the expected scores under one metric; the signature has their ``range``, or how they were sampled."""
-        options = SearchOptions(threads=self._threads)
-        described: dict[str, Any] = {"metrics": {metric: self._template.signature["metrics"][metric]}, "range": None}
-        average, scores = None, plan_scores(self._index, metric, options)
-        if metric in self._may_sample:
-            error = CHANCE_ERROR / max(1.0, *(_slope(name, metric) for name in self._rows))
-            progress = self._steps.searching()
-            average = sampled_means(scores, self._queries, error=error, seed=CHANCE_SEED, progress=progress)
-        if average is None:
-            table = expectation_of(scores, self._queries, progress=self._steps.searching()).table
-            described["range"] = [float(table["min"].to_numpy().min()), float(table["max"].to_numpy().max())]
-            means = table["mean"].to_numpy()
-        else:
-            means = average.means
-            described["sampled"] = {"standard_error": average.standard_error, "rows": average.rows, "seed": CHANCE_SEED}
-        row = _scores(self._template, {metric: means}, RANDOM)
-        return replace(row, signature={**row.signature, **described})
-
-    def row(self) -> Scores:
-        """Run the remaining steps, remove their files, and return the table's row of random retrieval."""
-        left = [*self._ranges.values()].count(None)  # composites computed from means, which had no step
-        scores = self._steps.run(RANDOM, file_name(RANDOM), read_scores, self._joined, of=left)
-        for metric in self._rows:
-            self._steps.remove(f"{_random_step(metric)}.parquet")
-        return scores
-
-    def _joined(self) -> Scores:
-        """Return the row, made of the results of all steps."""
-        self.average(self._rows)
-        scores = _scores(self._template, {metric: self._means[metric] for metric in self._rows}, RANDOM)
-        averaged: dict[str, Any] = {"over": "all reports of the corpus", "ranges": self._ranges}
-        if self._sampled:
-            averaged["sampled"] = {name: self._sampled[name] for name in self._rows if name in self._sampled}
-        return replace(scores, signature={**scores.signature, "averaged": averaged})
-
-
-def _slope(metric: str, part: str) -> float:
-    """Return by how much a composite changes if the score of its term `part` changes by 1, as an absolute value.
-
-    It is 0 if `part` is no term of the composite.
-    """
-    term = METRICS[metric].terms.get(part)
-    return 0.0 if term is None else abs(term.weight / term.scale)
-
-
-def _random_step(metric: str) -> str:
-    """Return the file name of the step of random retrieval under a metric."""
-    return f"{file_name(RANDOM)}-{file_name(metric)}"
-
-
-def _scores(template: Scores, columns: Mapping[str, Any], system: str) -> Scores:
-    """Return the scores of a system, `columns` by metric, with ids and signature of `template`, another system's."""
-    table = pa.table({"query_id": template.table["query_id"], **{name: pa.array(v) for name, v in columns.items()}})
-    return Scores(table, {**template.signature, "system": system})
+    names, judge = one_judge(metrics, "metrics")
+    if judge is not None:
+        check_metrics(names)
+    judged = set[str]() if judge is None else judge.known_pairs()
+    sides = Sides.of(queries, models or {}, OF_STUDY)
+    inputs = study_inputs(index, sides, names, inner=inner, further=FurtherRows(pool=pool), progress=progress)
+    planned = pool_of_study(inputs, pool, threads)
+    work = WholeStudy(inputs, pool=planned, threads=threads, progress=progress)
+    for step in map(work.search_of, inputs.metrics):
+        work.made[step.name] = work.search(step)
+    pairs = work.to_judge().pairs
+    of_candidate = {
+        "system": to_arrow([of.system for of in pairs.values()]),
+        "row": pa.array([of.row for of in pairs.values()], pa.int64()),
+    }
+    return pairs_to_judge(
+        planned,
+        inputs.queries,
+        judged,
+        [of.query for of in pairs.values()],
+        [candidate for _, candidate in pairs],
+        of_candidate,
+        {},
+        models=[*inputs.models],
+        metrics=inputs.metrics,
+    )
 
 
 @public
@@ -467,7 +595,7 @@ def compare_study(
     """
     metrics = next((scores.metrics for scores in systems.values()), [])
     oracles = {metric: name for metric in metrics if (name := oracle_name(metric)) in systems}
-    rows = {*oracles.values(), MOST_FREQUENT, IDENTITY, RANDOM}
+    rows = {*oracles.values(), *BASELINES}
     models = [name for name, scores in systems.items() if name not in rows and not is_yardstick(scores)]
     return compare(
         systems,

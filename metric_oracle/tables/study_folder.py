@@ -5,12 +5,14 @@ The finished folder has the scores of each row, the oracles' reports, the table 
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
+import numpy as np
 from annotated_doc import Doc
 
 from metric_oracle.base.errors import InputError
@@ -19,89 +21,104 @@ from metric_oracle.base.job import Job
 from metric_oracle.base.locks import LOCK
 from metric_oracle.base.progress import Progress
 from metric_oracle.base.validation import public
-from metric_oracle.findings.results import Results, Scores
+from metric_oracle.findings.results import Results, Scores, read_scores
 from metric_oracle.findings.writing import check_folder
 from metric_oracle.tables.comparison import Comparison
 
 STEPS = "steps.json"
 FOLDER = ".predictions"  # suffix of the folders where models keep parts of what they make of predictions
-_T = TypeVar("_T", Scores, Results)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A row of a study, or a part of one, in a file of its own, which a study that was killed reads when it goes on."""
+
+    name: str  # in `progress`; that of a row is its name in the table
+    file: str  # name of its file, without the ending
+    make: Callable[["Step"], Scores | Results]  # makes it, from what the steps before it have made
+    metric: str = ""  # of an oracle or of chance
+    chosen: Callable[["Step"], np.ndarray] | None = None  # if its reports are of the corpus, their rows: int64[Q]
+    read: Callable[[Path], Scores | Results] = read_scores
+    made_of: Any = None  # what it is made of beside what all steps are: a JSON value
+    parts: tuple["Step", ...] = ()  # made before it; their files are removed when it is finished
+    folder: str = ""  # name of a folder for what `make` has finished, removed then, too
+
+    @property
+    def path(self) -> str:
+        """The name of its file."""
+        return f"{self.file}.parquet"
+
+    @property
+    def removed(self) -> list[str]:
+        """The names of the files and folders that are removed when it is finished."""
+        return [*(part.path for part in self.parts), *([self.folder] if self.folder else [])]
 
 
 class Steps:
-    """The steps of a study. A step's file is reused if it is undamaged and was made of the same inputs.
-
-    Files that are of no step of this study, or were made of other inputs, are removed.
-    """
+    """The steps of a study that runs. A step's file is reused if it is undamaged and was made of the same inputs."""
 
     def __init__(
         self,
         job: Job,
         base: list[Any],  # inputs of all steps, such as the fingerprint of the index; JSON values
-        made_of: Mapping[str, Any],  # further inputs, by file name without ending, of the steps that have some
         size: int,  # number of test reports, which a step counts for in `progress`
-        n_steps: int,
         progress: Progress | None,
     ) -> None:
-        self._job, self._base, self._made_of, self._progress = job, base, made_of, progress
-        self._size, self._total = size, size * n_steps
-        self._name, self._done, self._limit = "", 0, 0
-        job.keep({name: self._key(name) for name in job.pieces})
+        self._job, self._base, self._size, self._progress = job, base, size, progress
+        self._name, self._begun, self._done, self._total = "", 0, 0, 0
 
-    def _key(self, name: str) -> str:
-        """Return the checksum of the inputs of the step that writes the file or folder `name`."""
-        return checksum([self._base, name, self._made_of.get(Path(name).stem)])
+    def run(self, steps: Sequence[Step], made: dict[str, Any], n_steps: int) -> None:
+        """Run the steps in turn, or read the files of those that an earlier run has finished; `made` gets all by name.
 
-    def predictions_folder(self, model: str) -> Path:
-        """Return the folder for what is made of a model's predictions; record its name unless they are scored."""
-        name = f"{model}{FOLDER}"
-        if not self.holds(model):
-            self._job.claim(name, made_of=self._key(name))
-        return self._job.folder / name
-
-    def searching(self) -> Progress:
-        """Return the progress function for the search of this step."""
-        begun = self._done
-        return lambda _, done, total: self._tell(self._name, min(begun + (done or 0), self._limit))
-
-    def _tell(self, step: str, done: int) -> None:
-        """Report how many test reports of a step are done."""
-        self._name, self._done = step, done
-        if self._progress is not None:
-            self._progress(step, done, self._total)
-
-    def holds(self, name: str) -> bool:
-        """Return whether the file of a step, `name` without its ending, was finished in an earlier run."""
-        return self._job.holds(f"{name}.parquet")
-
-    def run(self, step: str, name: str, read: Callable[[Path], _T], make: Callable[[], _T], of: int = 1) -> _T:
-        """Return the result of a step: what `read` reads from its file, which `make` has made now or in an earlier run.
-
-        `step` is its name in `progress`, where it counts for `of` steps, and `name` is that of its file without ending.
+        Files that are of no step, or were made of other inputs, are removed. `n_steps` is their number in `progress`.
         """
-        after = self._done + of * self._size
-        self._limit = self._done + self._size
-        self._tell(step, self._done)
-        file = f"{name}.parquet"
-        path = self._job.folder / file
-        if not self.holds(name):
-            result = make()
-            self._job.claim(file, made_of=self._key(file))
-            result.write(path)
-            self._job.record(file)
-        self._tell(step, after)
-        return read(path)
+        self._total = self._size * n_steps
+        every = [*steps, *(part for step in steps for part in step.parts)]
+        self._job.keep({name: self._key(step, name) for step in every for name in (step.path, step.folder)})
+        joined = {part.file for step in steps if step.parts and self._job.holds(step.path) for part in step.parts}
+        for step in steps:
+            if step.file not in joined:
+                self._run(step, made, is_last=step is steps[-1])
+
+    def _run(self, step: Step, made: dict[str, Any], is_last: bool = False) -> None:
+        """Run a step, with those of its parts that are not made yet, or read its file; the last ends the progress."""
+        begun = self._begun = self._done
+        self._tell(step.name, begun)
+        if not self._job.holds(step.path):
+            for part in step.parts:
+                if part.name not in made:
+                    self._run(part, made)
+            if step.folder:
+                self._job.claim(step.folder, made_of=self._key(step, step.folder))
+            self._write(step.path, step.make(step), self._key(step, step.path))
+        self._tell(step.name, self._total if is_last else begun + self._size)
+        made[step.name] = step.read(self._job.folder / step.path)
+        if step.removed:
+            self._job.remove(*step.removed)
+
+    def _key(self, step: Step, name: str) -> str:
+        """Return the checksum of the inputs of the file or folder `name` of a step."""
+        return checksum([self._base, name, step.made_of])
+
+    def _write(self, name: str, result: Scores | Results, made_of: str) -> None:
+        """Write the file of a result."""
+        self._job.claim(name, made_of=made_of)
+        result.write(self._job.folder / name)
+        self._job.record(name)
 
     def write(self, name: str, results: Results) -> None:
-        """Write results that are made of other steps, so that they are made again whenever the study goes on."""
-        file = f"{name}.parquet"
-        self._job.claim(file, made_of="")
-        results.write(self._job.folder / file)
-        self._job.record(file)
+        """Write results that are made of finished steps, and are made again whenever the study goes on."""
+        self._write(f"{name}.parquet", results, "")
 
-    def remove(self, name: str) -> None:
-        """Remove a file or folder whose content is part of the file of another step."""
-        self._job.remove(name)
+    def advance(self, _: str, done: int | None, total: int | None) -> None:
+        """Report, as a function for `progress`, how many test reports a search or an average of this step has done."""
+        self._tell(self._name, max(self._done, self._begun + min(done or 0, self._size)))
+
+    def _tell(self, name: str, done: int) -> None:
+        """Report how many test reports are done, over all steps."""
+        self._name, self._done = name, done
+        if self._progress is not None:
+            self._progress(name, done, self._total)
 
 
 def checksum_of(path: Path) -> str:

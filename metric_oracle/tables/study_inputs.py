@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from annotated_doc import Doc
@@ -12,10 +12,12 @@ from annotated_doc import Doc
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.files import checksum
 from metric_oracle.base.progress import Progress
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import check_unique
 from metric_oracle.indexes import manifest
+from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import AnyIndex, Index, open_index
 from metric_oracle.indexes.shards import is_set, not_one_index
 from metric_oracle.metrics import METRICS, REPRESENTATIONS, get_metric, names_of, shown_in
@@ -24,17 +26,14 @@ from metric_oracle.pools.pooled_oracle import RANDOM as DRAWN
 from metric_oracle.reading import AttachedReports, Given, loaded
 from metric_oracle.retrieval.checks import check_section
 from metric_oracle.retrieval.corpus_index import corpus_of
-from metric_oracle.retrieval.document_pairs import scorable_rows
-from metric_oracle.retrieval.fall_back import most_frequent_row
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.plan import asked
 from metric_oracle.sides import Nouns, Sides
 from metric_oracle.sources.attaching import attached_sources
 from metric_oracle.sources.contract import source_of
-from metric_oracle.tables.study_folder import file_name
-from metric_oracle.tables.systems import IDENTITY, MOST_FREQUENT, RANDOM, oracle_name
+from metric_oracle.tables.study_folder import checksum_of, file_name
+from metric_oracle.tables.systems import BASELINES, RANDOM, oracle_name
 
-BASELINES = (MOST_FREQUENT, IDENTITY, RANDOM)  # rows that need no search, the last of the table
 CHANCE_SEED = 0  # of reports drawn at random
 
 # The inputs of a study.
@@ -58,7 +57,47 @@ ModelReports: TypeAlias = Annotated[
 OF_STUDY = Nouns("test reports", "model {shown}", is_of_index=True, may_have_more=True, has_inner=True)
 
 
-def index_of(model: AttachedReports) -> Index | None:
+class FurtherRows(NamedTuple):
+    """What the table of a study has beside the rows of its models, oracles and baselines."""
+
+    of_scores: Sequence[str] = ()  # names of the rows of scores that are given
+    of_judges: Sequence[str] = ()  # names that the rows of the judges can have
+    pool: str | None = None  # of the judges; the index serves its lists, too
+
+
+@dataclass(frozen=True)
+class StudyModel:
+    """The reports of a model of a study, read."""
+
+    given: AttachedReports
+    reports: Reports
+    index: Index | None  # the index, if they were given as a folder made by build-index
+    rows: np.ndarray  # int64[Q], the row of the report of each test report
+
+    @property
+    def texts(self) -> list[str]:
+        """The report of each test report."""
+        return [self.reports.texts[row] for row in self.rows.tolist()]
+
+    def made_of(self) -> list[Any]:
+        """Return checksums of all that scores depend on: ids and texts, sources, and the index if there is one.
+
+        Raise InputError if a source is not a file.
+        """
+        for name, value in self.given.sources.items():
+            if not isinstance(value, str | Path):
+                raise InputError(
+                    f"{name} of a model",
+                    "must be a file, so that a study that was killed can go on",
+                    type(value).__name__,
+                    "Write it to a file, or prepare the reports with `mo.build_index`.",
+                )
+        files = {name: checksum_of(Path(path)) for name, path in sorted(self.given.sources.items())}
+        texts = checksum([self.reports.ids, self.reports.texts])
+        return [texts, files, None if self.index is None else self.index.fingerprint]
+
+
+def _index_of(model: AttachedReports) -> Index | None:
     """Return the index of a model's reports, if they were given as a folder made by build-index; otherwise None."""
     data = model.data
     if isinstance(data, str | Path) and is_set(Path(data)):
@@ -67,12 +106,11 @@ def index_of(model: AttachedReports) -> Index | None:
     return open_index(data) if is_index else None
 
 
-def _kinds_of(model: AttachedReports, queries: Reports) -> set[str]:
+def _kinds_of(model: AttachedReports, index: Index | None, queries: Reports) -> set[str]:
     """Return the names of the representations that a model's reports have or that can be made of them.
 
     A model that is attached to the test reports, `queries`, serves them, too.
     """
-    index = index_of(model)
     if index is not None:
         return set(index.content["representations"])
     names = {name for name, kind in REPRESENTATIONS.items() if kind.is_of_texts or kind.is_encoded}
@@ -91,36 +129,14 @@ class StudyInputs:
 
     index: Index
     queries: Reports  # test reports, those that all models have
-    models: Mapping[str, AttachedReports]
-    read: Mapping[str, Reports]  # predictions of each model
-    rows: Mapping[str, Mapping[str, int]]  # of each model: id of a test report -> row of its prediction
+    models: Mapping[str, StudyModel]
     metrics: list[str]
     listener: Callable[[str], None] | None  # which gets notes, such as that of a command
 
-    @cached_property
-    def scorable(self) -> dict[str, np.ndarray]:
-        """The corpus rows that each metric can score."""
-        return {name: scorable_rows(self.index, METRICS[name]) for name in self.metrics}
-
-    def most_frequent_row(self) -> int:
-        """Return the corpus row of the most frequent report of those that every metric can score.
-
-        Raise InputError if there is none.
-        """
-        common = reduce(np.intersect1d, self.scorable.values())
-        if not len(common):
-            raise InputError(
-                "the index has no report that every metric can score.", "Name fewer metrics with `metrics`."
-            )
-        return most_frequent_row(self.index, common)
-
-    def texts(self, oracles: Mapping[str, np.ndarray]) -> dict[str, list[str]]:
-        """Return the report of each row of the table for each test report; `oracles` has corpus rows by metric."""
-        ids, index = self.queries.ids, self.index
-        of_models = {name: [self.read[name].texts[rows[i]] for i in ids] for name, rows in self.rows.items()}
-        of_oracles = {oracle_name(metric): index.take("text", rows).to_pylist() for metric, rows in oracles.items()}
-        frequent = index.take("text", np.full(len(ids), self.most_frequent_row())).to_pylist()
-        return {**of_models, **of_oracles, MOST_FREQUENT: frequent, IDENTITY: self.queries.texts}
+    @property
+    def made_of(self) -> list[Any]:
+        """What all steps are made of: JSON values."""
+        return [version("metric-oracle"), self.index.fingerprint, inputs_digest(self.queries), self.metrics]
 
 
 def study_inputs(
@@ -129,17 +145,15 @@ def study_inputs(
     metrics: str | Sequence[str] | None,
     *,
     inner: bool,
-    pool: str | None = None,
-    further: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    further: FurtherRows,
     progress: Progress | None = None,
 ) -> StudyInputs:
     """Read the test reports and the reports of the models, and check that they fit the index and one another.
 
-    `sides` are both, called as in `OF_STUDY`. `pool` is that of a judge, whose lists the index serves, too. `further`
-    are the names of other rows of the table: those of scores that are given, and those of a judge.
+    `sides` are both, called as in `OF_STUDY`.
     """
     names = names_of(metrics)
-    listed = [name for name in read_pool(pool or ALL, is_chosen=False) if name != DRAWN]
+    listed = [name for name in read_pool(further.pool or ALL, is_chosen=False) if name != DRAWN]
     wanted = [asked(name, DEFAULTS)[0] for name in [*(names or shown_in("study")), *listed]]
     index = corpus_of(index, wanted, progress, usual=not names)
     for model in sides.predictions.values():
@@ -156,38 +170,39 @@ def study_inputs(
 
     # Read now, so that a bad file is an error before the long work.
     sides = sides.read(index.section[0], as_truth=load)
-    names = _metrics(index, sides, names)
-    _check_models([*sides.predictions, *further[0]], names, further[1])
+    indexes = {name: _index_of(model) for name, model in sides.predictions.items()}
+    names = [get_metric(name).name for name in names] if names else _usual_metrics(index, sides, indexes)
+    _check_models([*sides.predictions, *further.of_scores], names, further.of_judges)
     sides.tell_wordless([METRICS[name] for name in names])
-    rows, queries = _rows_by_id(sides, inner)
-    return StudyInputs(index, queries, sides.predictions, sides.written, rows, names, sides.listener)
+    positions, rows = _rows_by_position(sides, inner)
+    queries, given = sides.read_truth, sides.predictions
+    queries = queries if len(positions) == len(queries.ids) else queries.take(positions)
+    models = {name: StudyModel(given[name], sides.written[name], indexes[name], rows[name]) for name in given}
+    return StudyInputs(index, queries, models, names, sides.listener)
 
 
-def _rows_by_id(sides: Sides, inner: bool) -> tuple[dict[str, dict[str, int]], Reports]:
-    """Return, for each model, the row of the prediction of each test report; and the test reports of the study.
+def _rows_by_position(sides: Sides, inner: bool) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the positions of the test reports of the study, and for each model the rows of its reports: int64[Q] each.
 
     These are the test reports that all models have. Others are left out if `inner`, else they are an error.
     """
-    queries, row_of_study = sides.read_truth, dict[str, dict[str, int]]()
+    row_at = dict[str, dict[int, int]]()
     for name in sides.predictions:
         joined = sides.join(name, inner)
-        pairs = zip(joined.references, joined.predictions, strict=True)
-        row_of_study[name] = {queries.ids[i]: row for i, row in pairs}
-    common = [i for i, study in enumerate(queries.ids) if all(study in rows for rows in row_of_study.values())]
+        row_at[name] = dict(zip(joined.references, joined.predictions, strict=True))
+    n = len(sides.read_truth.ids)
+    common = [i for i in range(n) if all(i in rows for rows in row_at.values())]
     if not common:
-        raise InputError(
-            f"no test report is predicted by every model; there are {len(queries.ids)}.", "Leave a model out."
-        )
-    return row_of_study, queries if len(common) == len(queries.ids) else queries.take(np.array(common))
+        raise InputError(f"no test report is predicted by every model; there are {n}.", "Leave a model out.")
+    return np.array(common), {name: np.array([rows[i] for i in common]) for name, rows in row_at.items()}
 
 
-def _metrics(index: Index, sides: Sides, metrics: list[str] | None) -> list[str]:
-    """Return the full names of the metrics, or if they are None, of the standard ones that all sides allow."""
-    if metrics:
-        return [get_metric(name).name for name in metrics]
+def _usual_metrics(index: Index, sides: Sides, indexes: Mapping[str, Index | None]) -> list[str]:
+    """Return the standard metrics that all sides allow; `indexes` are those of models that were given as one."""
     queries = sides.read_truth
     of_queries = {name for name, kind in REPRESENTATIONS.items() if not kind.is_attached} | set(queries.attached)
-    available = [of_queries, *(_kinds_of(model, queries) for model in sides.predictions.values())]
+    given = sides.predictions.items()
+    available = [of_queries, *(_kinds_of(model, indexes[name], queries) for name, model in given)]
     names = [
         name
         for name in shown_in("study")

@@ -23,9 +23,9 @@ from metric_oracle.scores.pair_scores import MADE, SETTINGS
 _SHARED = ("section", "references", "version")
 ReadResults = Scores | Results | Expectation
 GivenResults = str | Path | ReadResults
-RANDOM, MOST_FREQUENT, IDENTITY = "random (expected)", "most frequent", "identity"  # rows of a study
-# Rows that are no models; the last three names are those in files of `baseline`.
-YARDSTICKS = (RANDOM, MOST_FREQUENT, IDENTITY, "random", "expectation", "most-frequent")
+RANDOM, MOST_FREQUENT, IDENTITY = "random (expected)", "most frequent", "identity"
+BASELINES = (MOST_FREQUENT, IDENTITY, RANDOM)  # rows of a study that need no search, the last of the table
+YARDSTICKS = (*BASELINES, "random", "expectation", "most-frequent")  # no models; the last three from `baseline`
 CHANCE = (RANDOM, "random", "expectation")
 POOL = " of a pool"
 _BEST_OF = re.compile(r"best of \d+")
