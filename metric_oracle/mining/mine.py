@@ -6,7 +6,7 @@ An anchor is a report of the corpus that is used as a test report; its candidate
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -55,7 +55,11 @@ _OF_BLOCK = ("references", "stages", "closest_call", "truncated_queries")
 _OF_PART = ("part", "counts", "skipped", "row_groups", TABLE, SIGNATURE)
 _OF_WHOLE = ("not scored", "self-score below the best", "without a positive")
 _COUNTED = "counted"  # entry of a block
-_USED = tuple(field.name for field in fields(SearchOptions) if field.name != "prevalence")
+# Options of a search that mining takes. `prevalence` is missing: the counts of a whole test set are for a part of one.
+_USED = (
+    *("k", "backend", "threads", "text", "max_memory", "idf", "rescale", "weights", "exclude", "min_score", "where"),
+    *("part", "runner", "address", "num_gpus"),
+)
 MOST = 1 << 22  # lines of the lists that are in memory at a time, where lists are searched deeper
 DEEPER = 4  # how many times as long a list is searched next
 NO_PAIRS = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -191,78 +195,117 @@ def mine(
     settings.check_used(_USED, "mining")
     path, selection = Path(out), selection or Selection()
     check_out(path, endings=(".parquet",))
-    exclude = settings.exclude.split(",") if isinstance(settings.exclude, str) else list(settings.exclude)
-    if settings.runner is not None:
-        step = "Leave `part` or `runner` out."
-        check_left_out({"part": settings.part}, "with a runner", step, got="both")
-    planned = plan(index, metric, replace(settings, exclude=("self", *filter(None, exclude)), part=None), progress)
+    planned = _planned(index, metric, settings, progress)
     check_selection(selection, planned.options.k)
     # Anchors are searched in blocks.
     check_alone("metric", planned.metric.order, planned.options.idf, "mining")
     check_alone("where", planned.metric, planned.options.idf, "mining")
     ids = read_ids(existing_file(Path(anchors))) if isinstance(anchors, str | Path) else anchors
-    rows, n_not_scored = _anchor_rows(planned, ids)
-    counts = {"not scored": n_not_scored}
-    positives = NO_PAIRS
+    chosen, positives = _anchors(planned, ids), NO_PAIRS
     if selection.positives is not None:
         positives = pairs_of(selection.positives, planned.index.fingerprint)
-        rows, counts["without a positive"] = _only(
-            rows, positives[0], "no anchor has a positive.", "Give other anchors, or mine their positives."
-        )
+        step = "Give other anchors, or mine their positives."
+        chosen = chosen.among(positives[0], "without a positive", "no anchor has a positive.", step)
     if self_score:
-        rows, counts["self-score below the best"] = _only(
-            rows,
-            _best_with_themselves(planned),
-            "no anchor scores with itself as well as the best does.",
-            "Give other anchors.",
-        )
+        message = "no anchor scores with itself as well as the best does."
+        best = _best_with_themselves(planned)
+        chosen = chosen.among(best, "self-score below the best", message, "Give other anchors.")
     search = _Search(planned, selection, text, positives)
-    blocks = _blocks(planned.index, rows)
-    part, numbers = None, [*range(len(blocks))]
-    if settings.part is not None:
-        place, n_parts, numbers = members_of(settings.part, len(blocks), "blocks of anchors")
-        part = {"place": place, "of": n_parts}
+    part = _OwnBlocks.of_option(settings.part, _blocks(planned.index, chosen.rows))
     with Job.open(path.with_name(f".{path.name}.unfinished"), "search.json", "run of `mo.mine`") as job:
-        made_of = checksum(_identity(search, rows, settings.part))
-        if any(piece.made_of != made_of for piece in job.pieces.values()):
-            raise InputError(
-                "out",
-                "must be a name for which no other search is unfinished",
-                f"{path}, with blocks of another search in {job.folder}",
-                "Remove that folder, or name another file.",
-            )
-        own_blocks = {f"{number:06d}.parquet": blocks[number] for number in numbers}
-        job.claim(*own_blocks, made_of=made_of)
-        tell = silent if progress is None else progress
+        _claim(job, part.blocks, checksum(_identity(search, chosen.rows, settings.part)), path)
         run = _searched_here if planned.runner is None else _searched_by_workers
-        run(search, own_blocks, job, tell)
-        sample = sampled(rows, n_scorable(planned.index, planned.metric))
-        own = [of_block for _, of_block in own_blocks.values()]
-        sample = sample[(sample >= own[0][0]) & (sample <= own[-1][-1])]
-        skipped = {"anchors": len(sample), **left_out(planned, selection, planned.options.k, sample, positives)}
+        run(search, part.blocks, job, silent if progress is None else progress)
         described = {
             "kind": KIND,
-            "anchors": len(rows),
-            "anchors_sha256": checksum(rows.tolist()),
-            "counts": counts,
-            "skipped": skipped,
+            "anchors": len(chosen.rows),
+            "anchors_sha256": checksum(chosen.rows.tolist()),
+            "counts": chosen.counts,
+            "skipped": _skipped(search, chosen.rows, part),
             **({"self_score": True} if self_score else {}),
-            **({} if part is None else {"part": {**part, "anchors": sum(map(len, own))}}),
+            **part.entry,
         }
-        mined = _join_blocks(path, [job.folder / name for name in own_blocks], described)
+        mined = _join_blocks(path, [job.folder / name for name in part.blocks], described)
         shutil.rmtree(job.folder)
     return mined
 
 
-def _only(rows: np.ndarray, others: np.ndarray, message: str, step: str) -> tuple[np.ndarray, int]:
-    """Return the anchors that are among the rows `others`, and the number of anchors that are not.
+def _planned(index: AnyIndex, metric: Any, settings: SearchOptions, progress: Progress | None) -> Plan:
+    """Return the plan of the search: a report is not its own candidate, and `part` is one of anchors, not of shards."""
+    exclude = settings.exclude.split(",") if isinstance(settings.exclude, str) else list(settings.exclude)
+    if settings.runner is not None:
+        step = "Leave `part` or `runner` out."
+        check_left_out({"part": settings.part}, "with a runner", step, got="both")
+    return plan(index, metric, replace(settings, exclude=("self", *filter(None, exclude)), part=None), progress)
 
-    Raise InputError with this message and next step if no anchor is among them.
+
+class _Anchors(NamedTuple):
+    """The reports to find others for."""
+
+    rows: np.ndarray  # int64[n], their corpus rows, ascending
+    counts: dict[str, int]  # reports that were left out, by the reason
+
+    def among(self, rows: np.ndarray, reason: str, message: str, step: str) -> "_Anchors":
+        """Return the anchors that are among `rows`, and count the others under `reason`.
+
+        Raise InputError with this message and next step if no anchor is among them.
+        """
+        common = np.intersect1d(self.rows, rows)
+        if not len(common):
+            raise InputError(message, step)
+        return _Anchors(common, {**self.counts, reason: len(self.rows) - len(common)})
+
+
+class _OwnBlocks(NamedTuple):
+    """What one run searches: all blocks of anchors, or those of one of several parts."""
+
+    blocks: dict[str, tuple[int, np.ndarray]]  # name of the file -> number of the shard, rows of the anchors, ascending
+    place: int | None  # number of the part, from 1; None if all blocks are searched
+    of: int | None  # number of parts
+
+    @classmethod
+    def of_option(cls, part: str | None, blocks: Sequence[tuple[int, np.ndarray]]) -> "_OwnBlocks":
+        """Return the part, such as "3/16", of all blocks."""
+        place, n_parts, numbers = None, None, list(range(len(blocks)))
+        if part is not None:
+            place, n_parts, numbers = members_of(part, len(blocks), "blocks of anchors")
+        return cls({f"{number:06d}.parquet": blocks[number] for number in numbers}, place, n_parts)
+
+    @property
+    def rows(self) -> list[np.ndarray]:
+        """The rows of the anchors of each block."""
+        return [of_block for _, of_block in self.blocks.values()]
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """Entry of the signature; empty if all blocks are searched."""
+        if self.place is None:
+            return {}
+        return {"part": {"place": self.place, "of": self.of, "anchors": sum(map(len, self.rows))}}
+
+
+def _claim(job: Job, blocks: Iterable[str], made_of: str, out: Path) -> None:
+    """Begin or resume a run that writes `blocks`; raise InputError if the job has blocks of another search.
+
+    `made_of` is the checksum of what the blocks depend on; `out` is for the message.
     """
-    common = np.intersect1d(rows, others)
-    if not len(common):
-        raise InputError(message, step)
-    return common, len(rows) - len(common)
+    if any(piece.made_of != made_of for piece in job.pieces.values()):
+        raise InputError(
+            "out",
+            "must be a name for which no other search is unfinished",
+            f"{out}, with blocks of another search in {job.folder}",
+            "Remove that folder, or name another file.",
+        )
+    job.claim(*blocks, made_of=made_of)
+
+
+def _skipped(search: "_Search", rows: np.ndarray, part: _OwnBlocks) -> dict[str, int]:
+    """Return how many candidates each rule left out, for a sample of all anchors `rows`: those of it in this part."""
+    planned, selection = search.planned, search.selection
+    sample = sampled(rows, n_scorable(planned.index, planned.metric))
+    sample = sample[(sample >= part.rows[0][0]) & (sample <= part.rows[-1][-1])]
+    out = left_out(planned, selection, planned.options.k, sample, search.positives)
+    return {"anchors": len(sample), **out}
 
 
 def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
@@ -274,19 +317,18 @@ def _blocks(index: Index, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
     return blocks
 
 
-def _anchor_rows(planned: Plan, anchors: Sequence[str] | None) -> tuple[np.ndarray, int]:
-    """Return the rows of the anchors, ascending int64[n], and how many reports the metric cannot score.
+def _anchors(planned: Plan, anchors: Sequence[str] | None) -> _Anchors:
+    """Return the anchors with these ids, and how many reports the metric cannot score.
 
-    `anchors` are their ids; None stands for all reports that it can score. Raise InputError if an id is not of these,
-    or there is none.
+    None stands for all reports that it can score. Raise InputError if an id is not of these, or there is none.
     """
     import pyarrow.compute as pc
 
     shards = [(shard, shard.representation(planned.metric).row_id) for shard in planned.index.shards()]
     scored = np.unique(np.concatenate([row_id + shard.first_row for shard, row_id in shards]))
-    n_left_out = planned.index.n_reports - len(scored)
+    counts = {"not scored": planned.index.n_reports - len(scored)}
     if anchors is None:
-        return scored, n_left_out
+        return _Anchors(scored, counts)
     ids = Strings(list(anchors)).arrow
     rows = np.full(len(ids), -1, np.int64)
     for shard, _ in shards:
@@ -300,7 +342,7 @@ def _anchor_rows(planned: Plan, anchors: Sequence[str] | None) -> tuple[np.ndarr
             shown(*[ids[int(place)].as_py() for place in wrong[:3]]) or "none",
             "Correct them.",
         )
-    return np.unique(rows), n_left_out
+    return _Anchors(np.unique(rows), counts)
 
 
 def _best_with_themselves(planned: Plan) -> np.ndarray:

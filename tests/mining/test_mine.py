@@ -176,6 +176,7 @@ def test_the_signature_is_in_the_file(index, tmp_path):
         ({"metric": "cider-d", "options": mo.SearchOptions(idf="tests")}, "idf"),
         ({"options": mo.SearchOptions(where="cider-d>=1")}, "where must be such that .* alone; got 'cider-d'"),
         ({"options": mo.SearchOptions(exclude="zz")}, "exclude must be among self, text, same, subject_id"),
+        ({"options": mo.SearchOptions(prevalence={"reports": 1})}, "prevalence must be left out for mining"),
     ],
 )
 def test_wrong_arguments(index, given, line, tmp_path, monkeypatch):
