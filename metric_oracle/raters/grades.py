@@ -125,7 +125,7 @@ def read_grades(table: Table) -> Grades:
         labels["pair"] = ["/".join(key) for key in zip(*sides, strict=True)]
     numbers = table.numbers(columns[0])
     values = -numbers if columns[0] == BETTER else numbers
-    return assemble(table, columns[0], labels, values, texts_by_role(table))
+    return assemble(table, columns[0], {**labels, **texts_by_role(table)}, values)
 
 
 def texts_by_role(table: Table) -> dict[str, list[str | None]]:
@@ -136,18 +136,17 @@ def texts_by_role(table: Table) -> dict[str, list[str | None]]:
 def assemble(
     table: Table,
     kind: str,
-    labels: Mapping[str, Sequence[str]],
+    labels: Mapping[str, Sequence[Any]],
     values: Sequence[float] | npt.NDArray[np.float64],
-    texts: Mapping[str, Sequence[str | None]],
     statistics: tuple[str, ...] = RATED,
     rows: Sequence[int] | None = None,
 ) -> Grades:
     """Return grades given by row, after a check that each rater graded each pair once.
 
     `kind` is the name of the grade. `labels` have ``pair`` of each row, and if known ``study``, ``candidate``,
-    ``rater`` and ``group``; without raters there is one. `values` are larger where a report is worse. `texts` have
-    ``reference`` and ``prediction`` of each row, if known. `rows` are the numbers of the rows in the file, from 1, for
-    messages; by default the rows are those of the file.
+    ``rater``, ``group`` and the texts ``reference`` and ``prediction``; without raters there is one. `values` are
+    larger where a report is worse. `rows` are the numbers of the rows in the file, from 1, for messages; by default the
+    rows are those of the file.
     """
     rows = range(1, len(values) + 1) if rows is None else rows
     pair_of_row = labels["pair"]
@@ -187,8 +186,8 @@ def assemble(
         names,
         {kind: array},
         f"one number a pair: {len(pairs):,} pairs, {len(set(studies)):,} studies, {len(names)} raters",
-        references=by_pair("reference", texts.get("reference")),
-        predictions=by_pair("prediction", texts.get("prediction")),
+        references=by_pair("reference", labels.get("reference")),
+        predictions=by_pair("prediction", labels.get("prediction")),
         groups=by_pair("group", labels.get("group")),
         statistics=statistics,
     )

@@ -62,7 +62,7 @@ def read_preferences(table: Table) -> Grades:
                 long_texts[key].append(texts[column][row] if column in texts else None)
     _check_complete(table, len(first_row), labels["rater"], "comparison")
     given_texts = {key: cells for key, cells in long_texts.items() if any(name.startswith(key) for name in texts)}
-    return assemble(table, PREFERENCE, long, values, given_texts, (ACCURACY, TIES), rows)
+    return assemble(table, PREFERENCE, {**long, **given_texts}, values, (ACCURACY, TIES), rows)
 
 
 def read_orders(table: Table) -> Grades:
@@ -90,7 +90,7 @@ def read_orders(table: Table) -> Grades:
             step = "Name the candidates in a column candidate_type, or keep one row."
             raise _broken(table, ORDER, rule, f"the one of row {row_of[key] + 1} again", row, step)
     _check_complete(table, len(set(labels["pair"])), labels["rater"], "candidate")
-    return assemble(table, ORDER, labels, values, texts_by_role(table), (ACCURACY, WITHIN, WHOLE))
+    return assemble(table, ORDER, {**labels, **texts_by_role(table)}, values, (ACCURACY, WITHIN, WHOLE))
 
 
 def _labels(table: Table) -> dict[str, list[str]]:
