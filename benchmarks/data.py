@@ -23,7 +23,7 @@ from metric_oracle.kernels.bertscore import reference as bertscore
 from metric_oracle.kernels.bertscore.bounds import STEP, STEPS, UNIT
 from metric_oracle.metrics import get_metric
 from metric_oracle.synthetic import corpus as synthetic
-from metric_oracle.synthetic.corpus import FIRST_ID, write_split, write_synthetic
+from metric_oracle.synthetic.corpus import FIRST_ID, Split, write_split, write_synthetic
 from metric_oracle.synthetic.drafts import drafts_of
 
 SEED = 0
@@ -186,7 +186,7 @@ def prepare_corpus(
         unfinished = corpus.with_name(corpus.name + ".unfinished")
         write_synthetic(unfinished, n_reports, n_tests, seed=SEED, models=True)
         # A fourth model, whose reports have nothing to do with the test reports.
-        write_split(unfinished, MODELS[-1], "test", drafts_of(SEED + 1, "test"), n_tests, FIRST_ID + n_reports, None)
+        write_split(unfinished, MODELS[-1], Split("test", n_tests, FIRST_ID + n_reports), drafts_of(SEED + 1, "test"))
         unfinished.rename(corpus)
     vectors = folder / "embeddings" if embeddings else None
     if vectors and not vectors.exists():

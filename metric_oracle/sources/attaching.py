@@ -102,8 +102,8 @@ def attach_sources(
         if source.is_model(value):
             opened = source.open(value, model_options)
             outputs = (source, *_made_too(source, sources, settings))
-            run = partial(_run_model, opened, outputs, settings, tell, progress)
-            models.append(Model(tuple(one.name for one in outputs), run))
+            names = tuple(one.name for one in outputs)
+            models.append(Model(names, _Opened(opened, outputs, settings, tell, progress).run))
         elif callable(value):
             models.append(Model((source.name,), partial(_call, value, source, settings)))
         else:
@@ -178,19 +178,22 @@ def _made_too(source: Source, by_argument: Mapping[str, Any], settings: Mapping[
     ]
 
 
-def _run_model(
-    model: Any,
-    sources: Sequence[Source],
-    settings: Mapping[str, Any],
-    tell: Callable[[str], None],
-    progress: Progress,
-    texts: Sequence[str],
-    scratch: Path | None,
-) -> dict[str, Attachment]:
-    """Run the model that the first of `sources` opened, and return the attachment of each of them, by its name."""
-    count = counter(progress, sources[0].name, len(texts))
-    output = sources[0].run(model, texts, tell=tell, progress=count, scratch=scratch)
-    return {source.name: source.attachment(output, len(texts), settings, model.signature) for source in sources}
+@dataclass(frozen=True)
+class _Opened:
+    """An opened model, and what is made of its output."""
+
+    model: Any
+    sources: Sequence[Source]  # the first one opened the model
+    settings: Mapping[str, Any]
+    tell: Callable[[str], None]
+    progress: Progress
+
+    def run(self, texts: Sequence[str], scratch: Path | None) -> dict[str, Attachment]:
+        """Run the model, and return the attachment of each source, by its name."""
+        first, n = self.sources[0], len(texts)
+        count = counter(self.progress, first.name, n)
+        output = first.run(self.model, texts, tell=self.tell, progress=count, scratch=scratch)
+        return {one.name: one.attachment(output, n, self.settings, self.model.signature) for one in self.sources}
 
 
 def _call(

@@ -106,17 +106,16 @@ def write_corpus(
     progress: Advance | None = None,
 ) -> dict[str, str]:
     """Write the files of `write_synthetic` into a folder; return name -> file name. `progress` counts reports."""
-    first_test = FIRST_ID + n_reports
-    drafts = drafts_of(seed, "train")
-    files = write_split(folder, "train", "train", drafts, n_reports, FIRST_ID, progress)
-    files |= write_split(folder, "test", "test", drafts_of(seed, "test"), n_tests, first_test, progress)
+    train, test = Split("train", n_reports, FIRST_ID), Split("test", n_tests, FIRST_ID + n_reports)
+    files = write_split(folder, "train", train, drafts_of(seed, "train"), progress)
+    files |= write_split(folder, "test", test, drafts_of(seed, "test"), progress)
     for model, share in MODELS.items() if models else ():
         draw = Random(f"{seed}/{model}").random
         drafts = (edited(draft, share, draw) for draft in drafts_of(seed, "test"))
-        files |= write_split(folder, model, "test", drafts, n_tests, first_test, progress)
+        files |= write_split(folder, model, test, drafts, progress)
     if errors:
-        for split, n, first_id in (("train", n_reports, FIRST_ID), ("test", n_tests, first_test)):
-            files |= _write_candidates(folder, split, seed, n, first_id, progress)
+        for split in (train, test):
+            files |= _write_candidates(folder, split, seed, progress)
     return files
 
 
@@ -146,19 +145,22 @@ def write_samples(folder: Path, n_tests: int, n_samples: int, first_id: int, *, 
     return files
 
 
-def write_split(
-    folder: Path,
-    name: str,
-    split: str,
-    drafts: Iterator[Draft],
-    n_reports: int,
-    first_id: int,
-    progress: Advance | None,
-) -> dict[str, str]:
-    """Write the next `n_reports` reports of `drafts` with their graphs and labels; return name -> file name.
+@dataclass(frozen=True)
+class Split:
+    """A split of the corpus."""
 
-    The files are called after `name`; ids count up from `first_id`; the graphs say that the reports are of the split
-    `split`. `progress` is called with the number of reports of each block.
+    name: str  # "train" or "test"
+    n_reports: int
+    first_id: int  # ids count up from it
+
+
+def write_split(
+    folder: Path, name: str, split: Split, drafts: Iterator[Draft], progress: Advance | None = None
+) -> dict[str, str]:
+    """Write the next reports of `drafts`, as many as `split` has, with graphs and labels; return name -> file name.
+
+    The files are called after `name`; the graphs say that the reports are of the split. `progress` is called with the
+    number of reports of each block.
     """
     files = {name: f"{name}.csv", f"{name}_graphs": f"{name}_graphs.json", f"{name}_labels": f"{name}_labels.csv"}
     with (
@@ -171,42 +173,43 @@ def write_split(
         label_rows = csv.writer(label_file, lineterminator="\n")
         label_rows.writerow(["study_id", *LABELS])
         graph_file.write("{")
-        for start in range(0, n_reports, BLOCK_SIZE):
-            block = list(islice(drafts, min(BLOCK_SIZE, n_reports - start)))
-            ids = range(first_id + start, first_id + start + len(block))
+        for start in range(0, split.n_reports, BLOCK_SIZE):
+            block = list(islice(drafts, min(BLOCK_SIZE, split.n_reports - start)))
+            ids = range(split.first_id + start, split.first_id + start + len(block))
             pairs = list(zip(ids, block, strict=True))
             report_rows.writerows((study_id, draft.text) for study_id, draft in pairs)
             label_rows.writerows((study_id, *[_CELLS[state] for state in draft.labels]) for study_id, draft in pairs)
             graph_file.write(",\n" if start else "\n")
-            graph_file.write(",\n".join([f'"{study_id}": {_graph_json(draft, split)}' for study_id, draft in pairs]))
+            graph_file.write(
+                ",\n".join([f'"{study_id}": {_graph_json(draft, split.name)}' for study_id, draft in pairs])
+            )
             if progress is not None:
                 progress(len(block))
         graph_file.write("\n}\n")
     return files
 
 
-def _write_candidates(
-    folder: Path, split: str, seed: int, n_reports: int, first_id: int, progress: Advance | None
-) -> dict[str, str]:
+def _write_candidates(folder: Path, split: Split, seed: int, progress: Advance | None) -> dict[str, str]:
     """Write the candidates with errors of a split, and their error counts; return name -> file name.
 
-    They are of the first `n_reports` of the corpus of `seed` and `split`, with ids from `first_id`. The counts are
-    written as the ratings of one rater, all of them significant, which align, fit-composite and train-crepe read.
+    They are of the split of the corpus of `seed`. The counts are written as the ratings of one rater, all of them
+    significant, which align, fit-composite and train-crepe read.
     """
-    name = f"{split}_errors"
+    name = f"{split.name}_errors"
     with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(_RATINGS_HEADER)
 
         def drafts() -> Iterator[Draft]:
-            for study_id, candidate in enumerate(with_errors(drafts_of(seed, split), seed, split), start=first_id):
+            candidates = with_errors(drafts_of(seed, split.name), seed, split.name)
+            for study_id, candidate in enumerate(candidates, start=split.first_id):
                 for category, n in enumerate(candidate.counts, start=1):
                     writer.writerows(
                         ((study_id, category, "gold", "true", n), (study_id, category, "gold", "false", 0))
                     )
                 yield candidate.draft
 
-        files = write_split(folder, f"{split}_candidates", split, drafts(), n_reports, first_id, progress)
+        files = write_split(folder, f"{split.name}_candidates", split, drafts(), progress)
     return {**files, name: f"{name}.csv"}
 
 
