@@ -70,6 +70,45 @@ def score_rows(
     the table also has the texts of both sides. `pair_models` are by representation; by default the models of the
     metrics are opened. Raise InputError if rows, metrics or queries do not fit the index.
     """
+    pairs = _RowPairs(index, queries, _checked_rows(rows, index, queries))
+    metrics = _requested_metrics(index, queries, names, pair_models or {})
+    pair_models = opened_models(metrics) if pair_models is None else pair_models
+    settings = options.settings
+    if not any(set(settings) <= set(metric.settings) for metric in metrics):
+        check_left_out(settings, "without BERTScore among the metrics")
+    single = {name: METRICS[name] for metric in metrics for name in metric.terms}
+    for kind in dict.fromkeys(metric.representation for metric in single.values()):
+        if progress is not None:
+            progress(kind, None, None)
+        of_kind = [metric for metric in single.values() if metric.representation == kind]
+        if kind in pair_models:
+            pairs.judge(of_kind[0], pair_models[kind])
+        else:
+            pairs.score(of_kind, settings)
+    for metric in metrics:
+        if metric.name not in pairs.scored:
+            pairs.add_up(metric)
+    entries = {metric.name: _signature(metric, index, pairs.used) for metric in metrics}
+    signature = {
+        "kind": "scores",
+        "system": system,
+        "metrics": entries,
+        "references": digest(queries),
+        **section_entry(index, queries),
+        "n": len(queries.ids),
+        "version": package_version(),
+        # Of these very predictions, so that it is no part of what systems of one table share.
+        **({"noted": pairs.noted} if pairs.noted else {}),
+    }
+    columns = pairs.columns(list(entries))
+    if text:
+        columns["reference"] = pa.array(queries.texts, pa.large_string())
+        columns["prediction"] = index.take("text", pairs.rows)
+    return Scores(pa.table(columns), signature)
+
+
+def _checked_rows(rows: Sequence[int] | np.ndarray, index: Index, queries: Reports) -> np.ndarray:
+    """Return corpus rows, one for each query, as int64[n]; raise InputError if they are not."""
     rows = np.asarray(rows)
     n = len(queries.ids)
     if rows.shape != (n,) or rows.dtype.kind not in "iu" or not n or rows.min() < 0 or rows.max() >= index.n_reports:
@@ -81,56 +120,49 @@ def score_rows(
             got,
             "Pass rows of this index.",
         )
-    metrics = _requested_metrics(index, queries, names, pair_models or {})
-    pair_models = opened_models(metrics) if pair_models is None else pair_models
-    single = list(dict.fromkeys(part for metric in metrics for part in metric.terms))
-    settings = options.settings
-    if not any(set(settings) <= set(metric.settings) for metric in metrics):
-        check_left_out(settings, "without BERTScore among the metrics")
-    scored: dict[str, _Scored] = {}
-    used: dict[str, Any] = {}
-    noted: dict[str, Any] = {}
-    for kind in dict.fromkeys(METRICS[name].representation for name in single):
-        if progress is not None:
-            progress(kind, None, None)
-        of_kind = [METRICS[name] for name in single if METRICS[name].representation == kind]
-        if kind in pair_models:
-            both = list(zip(queries.texts, index.take("text", rows).to_pylist(), strict=True))
-            judged = pair_models[kind].score(both)
-            scored[of_kind[0].name] = _Scored(np.ones(n, bool), judged.scores, judged.components)
-            noted |= {of_kind[0].name: judged.notes} if judged.notes else {}
-            used[kind] = {"encoder": pair_models[kind].signature}
-            continue
-        used[kind] = _score_kind(index, queries, rows.astype(np.int64), of_kind, settings, scored)
-    for metric in metrics:
-        if metric.name not in scored:  # a sum
-            parts_of = {name: scored[name] for name in metric.terms}
-            is_known = np.all([part.is_known for part in parts_of.values()], axis=0)
-            values = {name: part.scores for name, part in parts_of.items()}
-            total = composite(values.values(), metric.terms.values(), metric.intercept)
-            scored[metric.name] = _Scored(is_known, total, values)
-    entries = {metric.name: _signature(metric, index, used) for metric in metrics}
-    signature = {
-        "kind": "scores",
-        "system": system,
-        "metrics": entries,
-        "references": digest(queries),
-        **section_entry(index, queries),
-        "n": n,
-        "version": package_version(),
-        # Of these very predictions, so that it is no part of what systems of one table share.
-        **({"noted": noted} if noted else {}),
-    }
-    columns: dict[str, Any] = {"query_id": pa.array(queries.ids, pa.large_string())}
-    columns |= {name: scored[name].column(scored[name].scores) for name in entries}
-    for name in entries:
-        of_metric = scored[name]
-        if of_metric.is_known.any():
-            columns |= {f"{name}.{part}": of_metric.column(of) for part, of in of_metric.components.items()}
-    if text:
-        columns["reference"] = pa.array(queries.texts, pa.large_string())
-        columns["prediction"] = index.take("text", rows)
-    return Scores(pa.table(columns), signature)
+    return rows.astype(np.int64)
+
+
+class _RowPairs:
+    """The pairs of query i and corpus row `rows[i]`, and their scores by metric as they become known."""
+
+    def __init__(self, index: Index, queries: Reports, rows: np.ndarray) -> None:
+        self.index, self.queries, self.rows = index, queries, rows
+        self.scored: dict[str, _Scored] = {}
+        self.used: dict[str, Any] = {}  # by representation, what the signature of a metric records
+        self.noted: dict[str, Any] = {}  # by metric, what a model that reads both reports says of these pairs
+
+    def judge(self, metric: Metric, model: PairScorer) -> None:
+        """Score the pairs by a model that reads both reports."""
+        both = list(zip(self.queries.texts, self.index.take("text", self.rows).to_pylist(), strict=True))
+        judged = model.score(both)
+        self.scored[metric.name] = _Scored(np.ones(len(both), bool), judged.scores, judged.components)
+        if judged.notes:
+            self.noted[metric.name] = judged.notes
+        self.used[metric.representation] = {"encoder": model.signature}
+
+    def score(self, metrics: list[Metric], settings: dict[str, Any]) -> None:
+        """Score the pairs by the metrics of one representation."""
+        used = _score_kind(self.index, self.queries, self.rows, metrics, settings, self.scored)
+        self.used[metrics[0].representation] = used
+
+    def add_up(self, metric: Metric) -> None:
+        """Score the pairs under a sum, whose terms are scored."""
+        parts_of = {name: self.scored[name] for name in metric.terms}
+        is_known = np.all([part.is_known for part in parts_of.values()], axis=0)
+        values = {name: part.scores for name, part in parts_of.items()}
+        total = composite(values.values(), metric.terms.values(), metric.intercept)
+        self.scored[metric.name] = _Scored(is_known, total, values)
+
+    def columns(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the columns of the table: ids, the scores of each metric, then all components."""
+        columns: dict[str, Any] = {"query_id": pa.array(self.queries.ids, pa.large_string())}
+        columns |= {name: self.scored[name].column(self.scored[name].scores) for name in names}
+        for name in names:
+            of_metric = self.scored[name]
+            if of_metric.is_known.any():
+                columns |= {f"{name}.{part}": of_metric.column(of) for part, of in of_metric.components.items()}
+        return columns
 
 
 def with_judge(
