@@ -2,7 +2,8 @@
 
 A metric defines, by `compiled_for`, what it counts in a pair for a NamedTuple class of scratch arrays (`begin_query`,
 `count_pair`, `end_query`), and the score that follows from counts for a NamedTuple class of its options (`score_of`).
-Counts are a row for each count and a column for each pair.
+Counts are a row for each count and a column for each pair. Searches prepare and clear with the same functions, see
+`_overlap_search.py`.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from metric_oracle.kernels._jit import jit
 
 
 def begin_query(space, batch, q):
-    """Prepare the scratch arrays `space` for query q of `batch`, and return what `count_pair` reads of it."""
+    """Prepare the scratch arrays `space` for query q of `batch`; return what `count_pair` and a scorer read of it."""
     raise NotImplementedError
 
 
