@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 # Commands that use most metrics by default; see `Metric.shown_in`.
 USUAL = ("score", "study", "bench")
@@ -148,10 +148,10 @@ class Metric(Directed):
     title: str = ""  # name in tables for papers; by default `name`
     column: str = ""  # name of the column in report_scores.csv of CXR-Report-Metric
 
-    # A metric adds up one term, itself, as it is; `Sum` has others.
-    intercept: ClassVar[float] = 0.0
-    is_weighted: ClassVar[bool] = False
-    conditions: "ClassVar[tuple[Condition, ...]]" = ()
+    # A metric adds up one term, itself, as it is; the fields of a `Sum` replace these.
+    intercept = 0.0
+    is_weighted = False
+    conditions = tuple["Condition", ...]()
 
     @property
     def terms(self) -> "Mapping[str, Term]":

@@ -1,7 +1,7 @@
 """What the signature of a search has: everything that is needed to reproduce its results."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from metric_oracle.base.files import package_version
@@ -40,14 +40,14 @@ def digest(queries: Reports) -> str:
     return hasher.hexdigest()
 
 
-def joined_stages(stages: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+def joined_stages(stages: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str, Any]:
     """Join the signature entries of several searches, each with the number of documents that were searched.
 
     Shares are averaged, weighted by the number of documents; of closest calls (least distances between bound and score)
     the least is kept.
     """
     if len(stages) < 2:
-        return stages[0][1] if stages else {}
+        return {**stages[0][1]} if stages else {}
     joined: dict[str, Any] = {}
     shares = [(n, part["stages"]) for n, part in stages if "stages" in part]
     if shares:

@@ -354,7 +354,7 @@ def test_parts_that_the_index_lacks(corpus, tmp_path):
     index = build_index(corpus["train"], tmp_path / "I", metrics=["bleu"])
     match = (
         r"^retrieve: metric must be one of bleu-1, .* \(what .* holds\); got 'composite'\. Build an index with "
-        r"`metrics='bertscore,chexbert:labels,rouge-l'` and `mo\.reports\(\.\.\., encoder=NAME\|FOLDER\)` and "
+        r"`metrics='bertscore,chexbert:labels,rouge-l'`, `mo\.reports\(\.\.\., encoder=NAME\|FOLDER\)` and "
         r"`mo\.reports\(\.\.\., chexbert_labels=FILE, uncertain=positive\|negative\|blank\)`\.$"
     )
     with pytest.raises(InputError, match=match):

@@ -248,7 +248,7 @@ LAYOUT = r"sentences must be an \.npz file with ids and one vector for each sent
         ),
         ([[[1.0]], [[0.0]]], r"sentence vectors must be finite .* for report '1' in the list in memory\. Encode its "),
         ({"7": [[1.0]], " 7": [[1.0]]}, r"the ids of the dict in memory"),
-        ({"x9": [[1.0]]}, r"sentence vectors must share ids with the reports; got none of 2 report ids among 1 in "),
+        ({"x9": [[1.0]]}, r"sentences must share ids with the reports; got none of 2 report ids among 1 in "),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, given, line):
