@@ -330,8 +330,8 @@ def index_queries(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
 
     A feature has another id in each graph: to look up all of them takes less time than to find the distinct ones.
     """
-    used, graph_of_row = np.unique(graph_of_row, return_inverse=True)
-    if len(used) < len(graphs.keys):
+    used, graph_of_row = distinct_in_order(graph_of_row)  # whatever the order of the table
+    if not np.array_equal(used, np.arange(len(graphs.keys))):
         graphs = graphs.take(used)
     tokens = sorted({*graphs.tokens, *(token.lower() for token in graphs.tokens)})
     strings = tokens, sorted(graphs.labels), sorted(graphs.relation_types)

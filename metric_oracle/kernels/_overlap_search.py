@@ -28,6 +28,8 @@ threshold early.
 """
 
 from collections.abc import Sequence
+from functools import cache
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -499,8 +501,7 @@ def check_dropped(scorer, q, n_queries, left, k, work):
             note_bound(limit, value, FILTER, work.closest)
 
 
-@jit
-def search(metric, corpus, batch, first, last, k, work, answers):
+def _search(metric, corpus, batch, first, last, k, work, answers):
     """Write the k best rows of the corpus for the queries first .. last - 1 of `batch` into `answers`.
 
     `metric` has the options of the metric, see the docstring of the module, and `work` is a `Workspace`. Exact, because
@@ -514,6 +515,18 @@ def search(metric, corpus, batch, first, last, k, work, answers):
         check_dropped(scorer, q, len(answers.limit), left, k, work)
         expand(work.best, index.row_ptr, index.row_id, k, answers, q)
         end_query(work.space, batch, q)
+
+
+@cache
+def compiled_search(form: type) -> Any:
+    """Return `_search`, compiled for a class of options.
+
+    Each class has a copy with stored machine code of its own: to find one metric's code in a store of all would load
+    the modules of the others.
+    """
+    copied = FunctionType(_search.__code__, _search.__globals__, f"search_{form.__name__}")
+    copied.__qualname__ = copied.__name__
+    return jit(copied)
 
 
 # ---- results of the checks -------------------------------------------------------------------------------------------
@@ -573,7 +586,7 @@ class DrivenKernel(Kernel):
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
-        search(self.form, corpus, batch, first, last, k, workspace, answers)
+        compiled_search(type(self.form))(self.form, corpus, batch, first, last, k, workspace, answers)
         require_bounds(workspace)
 
     def scores(self, counts):

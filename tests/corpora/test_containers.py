@@ -312,7 +312,7 @@ def test_unknown_options_are_type_errors_of_the_public_function(reports):
         mo.reports(reports, sectoin="findings")
     with pytest.raises(TypeError, match=r"^Read: there is no argument 'sectoin'\. Did you mean 'section'\?$"):
         mo.reports(reports, mo.Read(sectoin="findings"))
-    match = r"^reports: there is no argument 'section'\. Write `mo\.reports\(\.\.\., mo\.Read\(section=\.\.\.\)\)`\.$"
+    match = r"^reports: there is no argument 'section'\. Write `mo\.Read\(section=\.\.\.\)`\.$"
     with pytest.raises(TypeError, match=match):
         mo.reports(reports, section="findings")
 

@@ -375,7 +375,7 @@ def test_columns_make_no_sense_for_report_files(tmp_path):
 def test_yu2023_has_no_findings(tmp_path):
     match = (
         r'section must be "impression" for profile yu2023; .*\. Use '
-        r"`mo\.reports\(\.\.\., mo\.Read\(profile='mit'\)\)`\.$"
+        r"`mo\.Read\(profile='mit'\)`\.$"
     )
     with pytest.raises(InputError, match=match):
         read_reports(make_zip(tmp_path), mo.Read(section="findings"))
@@ -457,13 +457,13 @@ def test_absent_file_is_never_text(tmp_path):
             "a.csv",
             "nr,report\n1,A.\n",
             r".*a\.csv has no column with a usual id name\. Pass "
-            r"`mo\.reports\(\.\.\., mo\.Read\(id_column=NAME\)\)`; columns",
+            r"`mo\.Read\(id_column=NAME\)`; columns",
         ),
         (
             "a.csv",
             "nr,words\n1,A.\n",
             r".*a\.csv has .*\. Pass "
-            r"`mo\.reports\(\.\.\., mo\.Read\(id_column=NAME, text_column=NAME\)\)`; columns",
+            r"`mo\.Read\(id_column=NAME, text_column=NAME\)`; columns",
         ),
         (
             "a.csv",

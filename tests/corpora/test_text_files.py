@@ -86,7 +86,7 @@ def test_lines_in_another_encoding_are_named(tmp_path):
     refused(
         path,
         rule + r"2 of its lines and another encoding in line 3\. Repair the file; "
-        r"`mo\.reports\(\.\.\., mo\.Read\(encoding=NAME\)\)` can name the encoding of a table of reports\.$",
+        r"`.*mo\.Read\(encoding=NAME\)\)?` can name the encoding of a table of reports\.$",
     )
     assert both(path, encoding="cp1252").texts[0] == "GrÃ¶ÃŸe normal."  # as it was asked for
     many = "\n".join(["study_id,report", *(f"{place},Größe" for place in range(1_500))])
