@@ -200,7 +200,7 @@ def test_after_impression_is_the_impression(files):
     )
     with pytest.raises(
         InputError,
-        match=r"section must be impression with `mo\.reports\(\.\.\., mo\.Read\(after_impression=True\)\)`; got "
+        match=r"section must be impression with `mo\.Read\(after_impression=True\)`; got "
         "findings\\. Leave `",
     ):
         mo.read_predictions(files["both"], mo.Read(after_impression=True, section="findings"))

@@ -79,7 +79,7 @@ def test_wrong_use_is_named_before_a_missing_package(fails, corpus, index):
     fails("score", test, test, "-m", "crepe", match=r"score: --crepe must be given for metric 'crepe'; got none")
     fails(
         "build-index", test, "--out", index.parent / "B", "-m", "bertscore",
-        match=r"build-index: token states must be given for metric 'bertscore'; got none\. Add --encoder",
+        match=r"build-index: token states of the reports must be given for metric 'bertscore'; got none\. Add --enc",
     )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def test_r2gen_mimic_has_an_item_an_image(write):
     assert texts == {"50000000": "b", "50000001": "c"}
     assert reports.counts["duplicate"] == 2
     fails(
-        r".* has 2 ids with several texts: '50000000', '50000001'. Pass `mo\.reports\(\.\.\., mo\.Read\(meta",
+        r".* has 2 ids with several texts: '50000000', '50000001'. Pass `mo\.Read\(meta",
         path,
         ids=ids,
     )
@@ -124,7 +124,7 @@ def test_m2_trans_samples(write):
 def test_m2_trans_samples_of_two_images(write):
     path = write("s.txt", f"50000001__{DICOM[0]} 0.5 a\n50000001__{DICOM[1]} 0.25 b\n")
     views = write("m.csv", f"dicom_id,study_id,ViewPosition\n{DICOM[0]},50000001,LL\n{DICOM[1]},50000001,AP\n")
-    fails(r".* has 1 ids with several texts: .* Pass `mo\.reports\(\.\.\., mo\.Read\(metadata='mimic", path)
+    fails(r".* has 1 ids with several texts: .* Pass `mo\.Read\(metadata='mimic", path)
     assert read(path, metadata=views)[0] == {"50000001": "b"}
 
 
@@ -283,7 +283,7 @@ def test_metadata_that_does_not_fit(write, views):
 def test_ids_that_lack_or_are_too_many(write, annotation):
     path = write("res.csv", f"{SECRET}\nb\n")
     fails(
-        r".*res.csv has no ids \(CSV of one col.*\)\. Pass `mo\.reports\(\.\.\., mo\.Read\(ids=FILE\)\)`",
+        r".*res.csv has no ids \(CSV of one col.*\)\. Pass `mo\.Read\(ids=FILE\)`",
         path,
     )
     fails(
@@ -340,15 +340,15 @@ def test_columns_that_are_not_clear(write):
     path = write("p.csv", f"study_id,report,text\n1,{SECRET},b\n")
     fails(
         r".*p.csv has no column that is clearly the predictions; candidates are 'report', 'text'. "
-        r"Pass `mo\.reports\(\.\.\., mo\.Read\(text_column='report'\)\)`; columns: 'study_id', 'report', 'text'",
+        r"Pass `mo\.Read\(text_column='report'\)`; columns: 'study_id', 'report', 'text'",
         path,
     )
     fails(r".*p\.csv has no column that is clearly the predictions\. Pass", write("p.csv", "study_id,a\n1,b\n"))
-    step = r"Pass `mo\.reports\(\.\.\., mo\.Read\(id_column=NAME, text_column=NAME\)\)`; columns: 'nr', 'words'\."
+    step = r"Pass `mo\.Read\(id_column=NAME, text_column=NAME\)`; columns: 'nr', 'words'\."
     fails(f".*p.csv has no column that is clearly the predictions\\. {step}", write("p.csv", "nr,words\n1,b\n"))
     fails(
-        r".*p\.csv has no ids \(CSV, column report\)\. Pass `mo\.reports\(\.\.\., mo\.Read\(id_column=NAME\)\)`; "
-        r"columns: 'nr', 'report'\. If none of them has ids, pass `mo\.reports\(\.\.\., mo\.Read\(ids=FILE\)\)` with "
+        r".*p\.csv has no ids \(CSV, column report\)\. Pass `mo\.Read\(id_column=NAME\)`; "
+        r"columns: 'nr', 'report'\. If none of them has ids, pass `mo\.Read\(ids=FILE\)` with "
         r"one id per row, in the same order\.",
         write("p.csv", "nr,report\n1,b\n"),
     )
@@ -358,7 +358,7 @@ def test_columns_that_are_not_clear(write):
     )
     fails(".*p.csv has no column 'no'. Columns", path, text_column="no")
     fails(
-        r"column 'report' of .* has int instead of text in row 1. Pass `mo\.reports\(\.\.\., mo\.Read\(text_column=",
+        r"column 'report' of .* has int instead of text in row 1. Pass `mo\.Read\(text_column=",
         write("p.json", '{"a": {"report": 5}}'),
     )
     fails(
