@@ -74,7 +74,9 @@ def _of_shard(
     pairs = Pairs.of(planned.index, metric, reports, options.settings)
     row_id, sizes = pairs.row_id, np.diff(pairs.row_ptr)
     restrictions = Restrictions(planned.index, reports, metric, options.restrictions)
-    groups = {rule.name: [rule.groups(shard) for shard in planned.index.shards()] for rule in restrictions.rules}
+    groups = {
+        name: [rule.groups(shard) for shard in planned.index.shards()] for name, rule in restrictions.rules.items()
+    }
     begin, end = np.searchsorted(positives[0], [rows[0], rows[-1] + 1])
     of_sample = np.flatnonzero(np.isin(positives[0][begin:end], rows)) + begin
     anchor = np.searchsorted(rows, positives[0][of_sample])
@@ -95,7 +97,7 @@ def _of_shard(
 
         for name, of_shards in groups.items():
             out = [(of_query[number] >= 0) & (of_row == of_query[number]) for of_query, of_row, _ in of_shards]
-            leave_out(f"exclude {name}", np.concatenate(out)[row_id])
+            leave_out(name, np.concatenate(out)[row_id])
         for name, of_documents_out in restrictions.of_scores(of_documents, components):
             leave_out(name, np.repeat(of_documents_out, sizes))
         signed = sign * values

@@ -47,7 +47,11 @@ class Restrictions:
         self._metric, self._n_queries = metric, len(queries.ids)
         self.min_score: float | None = recorded.get("min_score")
         self.is_empty = not recorded
-        self.rules: list[Rule] = [_rule_of(name, index, queries, metric) for name in recorded.get("exclude", ())]
+        excluded = recorded.get("exclude", ())
+        # By the name under which mining counts what each leaves out.
+        self.rules: dict[str, Rule] = {
+            f"exclude {name}": _excluded_by(name, index, queries, metric) for name in excluded
+        }
 
     def lists(self, part: Part) -> "ResultLists":
         """Return the lists of the queries for a shard, which rules divide; they have their exclusions."""
@@ -55,7 +59,7 @@ class Restrictions:
         if not self.rules:
             return ResultLists(np.arange(n), which, [n], NOTHING)
         wanted, groups, offset = [], [], 0
-        for rule in self.rules:
+        for rule in self.rules.values():
             of_query, of_row, size = rule.groups(part.shard)
             has_rows = np.append(np.bincount(of_row[of_row >= 0], minlength=size) > 0, False)
             wanted.append(np.where(has_rows[of_query], of_query + offset, -1))
@@ -75,7 +79,7 @@ class Restrictions:
 
     def excluded(self, query: int) -> np.ndarray:
         """Return the corpus rows that the rules exclude for a query, by plain comparisons: int64[n], ascending."""
-        return np.unique(np.concatenate([_NO_ROWS, *(rule.rows(query) for rule in self.rules)]))
+        return np.unique(np.concatenate([_NO_ROWS, *(rule.rows(query) for rule in self.rules.values())]))
 
     def reached(self, scores: np.ndarray) -> np.ndarray:
         """Return whether each score may be listed."""
@@ -103,8 +107,6 @@ class Restrictions:
 class Rule(Protocol):
     """A rule by which queries exclude corpus rows."""
 
-    name: str  # as users type it
-
     def groups(self, shard: Index) -> tuple[np.ndarray, np.ndarray, int]:
         """Return the group of each query, int64[Q], and of each row of a shard, and the number of groups.
 
@@ -119,7 +121,7 @@ class _SameValue:
     """Exclude the rows with the query's value: its id, its text up to spelling, or its entry in a column."""
 
     def __init__(self, name: str, index: Index, queries: Reports) -> None:
-        self.name, self._index = name, index
+        self._name, self._index = name, index
         if name == SELF:
             self._values = Strings(queries.ids).arrow
         elif name == TEXT:
@@ -137,7 +139,7 @@ class _SameValue:
         import pyarrow.compute as pc
 
         distinct = self._values.unique()
-        if self.name not in (SELF, TEXT):
+        if self._name not in (SELF, TEXT):
             distinct = distinct.filter(pc.not_equal(distinct, ""))
 
         def codes(strings: Any) -> np.ndarray:
@@ -145,7 +147,7 @@ class _SameValue:
             group = pc.fill_null(pc.index_in(strings, value_set=distinct), -1)
             return np.asarray(group).astype(np.int64)
 
-        if self.name == TEXT:
+        if self._name == TEXT:
             of_row = codes(_folded(shard))[np.asarray(shard.reports["distinct_id"])]
         else:
             of_row = codes(shard.strings(self._column))
@@ -154,14 +156,14 @@ class _SameValue:
     def rows(self, query: int) -> np.ndarray:
         """Return the rows with the query's value, see `Rule`."""
         value = self._values[query].as_py()
-        if value == "" and self.name not in (SELF, TEXT):
+        if value == "" and self._name not in (SELF, TEXT):
             return _NO_ROWS
         return self._rows_by_value.get(value, _NO_ROWS)
 
     @property
     def _column(self) -> str:
         """The column of the index that has the rows' values."""
-        return {SELF: "study_id", TEXT: "text"}.get(self.name, self.name)
+        return {SELF: "study_id", TEXT: "text"}.get(self._name, self._name)
 
     @cached_property
     def _rows_by_value(self) -> dict[str, np.ndarray]:
@@ -169,14 +171,12 @@ class _SameValue:
         rows: dict[str, list[int]] = {}
         for shard in self._index.shards():
             for row, value in enumerate(shard.strings(self._column).to_pylist(), shard.first_row):
-                rows.setdefault(folded(value) if self.name == TEXT else value, []).append(row)
+                rows.setdefault(folded(value) if self._name == TEXT else value, []).append(row)
         return {value: np.array(of_value, np.int64) for value, of_value in rows.items()}
 
 
 class _SameDocument:
     """Exclude the rows whose documents equal the query's, which is a row of the index: equal for the metric."""
-
-    name = SAME
 
     def __init__(self, index: Index, queries: Reports, metric: Metric) -> None:
         self._parts = compared(index, metric.order)
@@ -231,7 +231,7 @@ class _SameDocument:
         raise AssertionError(document)
 
 
-def _rule_of(name: str, index: Index, queries: Reports, metric: Metric) -> Rule:
+def _excluded_by(name: str, index: Index, queries: Reports, metric: Metric) -> Rule:
     """Return the rule that a name in `exclude` stands for: "self", "text", "same" or a column that the index keeps."""
     return _SameDocument(index, queries, metric) if name == SAME else _SameValue(name, index, queries)
 
