@@ -586,7 +586,7 @@ class DrivenKernel(Kernel):
 
     def search(self, corpus, batch, first, last, k, answers, workspace):
         """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
-        compiled_search(type(self.form))(self.form, corpus, batch, first, last, k, workspace, answers)
+        compiled_search(self.form.__class__)(self.form, corpus, batch, first, last, k, workspace, answers)
         require_bounds(workspace)
 
     def scores(self, counts):
