@@ -15,7 +15,6 @@ import metric_oracle
 from metric_oracle.commands import FAMILIES
 from metric_oracle.commands.listing import Listed
 
-ROOT = Path(metric_oracle.__file__).parents[1]
 # The headings of the reference, and the folders and files of the package whose public names stand below them.
 REFERENCE = {
     "Reports and files": ("reading", "projects", "corpora", "annotating", "findings"),
@@ -32,6 +31,11 @@ Made from the docstrings. After `import metric_oracle as mo`, each name below is
 Results of comparisons, samples, copies, random retrieval and radiologists have the same methods: `write(path)` writes
 the tables (`.md`, `.tex`), all numbers (`.csv`, `.parquet`, `.jsonl`) or the figure (`.png`, `.svg`, `.pdf`);
 `tables()` and `figure()` return them, `records()`, `to_polars()` and `to_pandas()` the numbers."""
+
+
+def path_of(file: str) -> Path:
+    """Return the path of a file: of the package that is imported, which may be installed, or beside the tests."""
+    return Path(__file__ if file.startswith("docs/") else metric_oracle.__file__).parents[1] / file
 
 
 def public_names() -> str:
@@ -86,7 +90,7 @@ FILES = {
 def main() -> None:
     """Write all files."""
     for name, made in FILES.items():
-        (ROOT / name).write_text(made(), "utf-8")
+        path_of(name).write_text(made(), "utf-8")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def test_the_list_fits_the_terminal(monkeypatch, capsys, width):
 @pytest.mark.parametrize("file", generated.FILES)
 def test_generated_files_are_up_to_date(file):
     made = generated.FILES[file]()
-    assert (generated.ROOT / file).read_text("utf-8") == made, "run python tests/generated.py"
+    assert generated.path_of(file).read_text("utf-8") == made, "run python tests/generated.py"
 
 
 @pytest.mark.parametrize("name", listing.COMMANDS)
