@@ -23,7 +23,7 @@ from metric_oracle.kernels.bleu import cuda as bleu_cuda
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.kernels.rouge_l import cpu as rouge_cpu
 from metric_oracle.kernels.rouge_l import cuda as rouge_cuda
-from metric_oracle.metrics import METRICS
+from metric_oracle.metrics import get_metric
 from support import as_opened
 
 SIMULATED = bool(config.ENABLE_CUDASIM)
@@ -78,7 +78,7 @@ def found_by(kernel, index, encoded, k: int, **options) -> Answers:
     n = int(encoded.document_of_row.max()) + 1
     found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
     backend = kernel.Backend(**options)
-    metric = METRICS["rouge-l" if kernel in KERNELS["rouge-l"] else f"bleu-{options['order']}"]
+    metric = get_metric("rouge-l" if kernel in KERNELS["rouge-l"] else f"bleu-{options['order']}")
     corpus = index.arrays(metric, encoded)
     backend.search(corpus, index.translate(metric, encoded), 0, n, k, found, backend.new_workspace(corpus))
     return found
@@ -234,7 +234,7 @@ def test_a_corpus_beyond_the_memory_goes_through_in_pieces(metric, monkeypatch, 
 
 def scan_of(metric: str, index, encoded):
     """Return the scan that a search makes."""
-    corpus, batch = index.arrays(METRICS[metric], encoded), index.translate(METRICS[metric], encoded)
+    corpus, batch = index.arrays(get_metric(metric), encoded), index.translate(get_metric(metric), encoded)
     if metric == "rouge-l":
         return rouge_cuda.SequenceScan(corpus, batch)
     return _overlap_cuda.OverlapScan(corpus, batch.queries, 0, 2, bleu_cuda.scan_bleu, 0, None)
