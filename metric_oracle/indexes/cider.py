@@ -202,7 +202,7 @@ class WeightedIndex(FeatureDocuments):
         return {"weighted_by": {"texts": self.frequencies.texts}}
 
     def item(self, document: int) -> tuple[Words, Callable[[Words], dict[Words, float]]]:
-        """Return the tokens of a document, and `Frequencies.weights_of`, which remembers its last two texts."""
+        """Return the tokens of a document, and the function that weights tokens, which caches its last two results."""
         # A query is scored with many candidates in turn: the cache keeps the weights of its n-grams.
         return self.ngrams.item(document), lru_cache(2)(self.frequencies.weights_of)
 

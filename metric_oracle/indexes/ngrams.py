@@ -181,7 +181,7 @@ class NgramIndex(FeatureDocuments, StoredDocuments):
 
     @cached_property
     def _of_order(self) -> dict[int, "NgramIndex"]:
-        """What `up_to` has indexed so far."""
+        """The documents that `up_to` has indexed, by their greatest order."""
         return {}
 
     def ids_of_words(self, words: Sequence[str]) -> np.ndarray:

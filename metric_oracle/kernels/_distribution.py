@@ -34,7 +34,7 @@ class SummaryScratch(NamedTuple):
 
 
 def new_scratch(n_documents: int) -> SummaryScratch:
-    """Return new arrays of one thread, without values, for a corpus of `n_documents` documents."""
+    """Allocate the scratch arrays of one thread for a corpus of `n_documents` documents; their values are undefined."""
     return SummaryScratch(
         np.empty(n_documents, np.uint16),
         np.empty((WAYS, BINS), np.int64),

@@ -76,7 +76,7 @@ def answer_blocks(
 
 
 def _runs(answers: Answers, n: int) -> list[tuple[int, int]]:
-    """Return runs of consecutive ones of n distinct queries that have lists among the answers: (first, end) of each."""
+    """Return the ranges (first, end) of distinct queries, numbered 0 to n - 1, that have lists among the answers."""
     if not len(answers.exclusion.first):
         return [(0, n)] if n else []
     has_lists = np.diff(answers.exclusion.first) > 0

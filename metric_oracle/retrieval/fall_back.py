@@ -62,7 +62,7 @@ def fall_back(best: BestRows) -> tuple[BestRows, np.ndarray]:
     if reserve is None or not len(nothing):
         return replace(best, reserve=None), is_fallback
     m = best.rows.shape[1]
-    # All rows of such a query have score 0, and the same ties.
+    # If the best score is 0, all scores are: each row ties with every other, and the fall-back report does too.
     reserve = replace(reserve, scores=best.scores[:, :1], ties=best.ties[:, :1])
     order = np.tile(np.arange(m), (len(best.rows), 1))
     others = np.argsort(best.rows[nothing] == reserve.rows[nothing], axis=1, kind="stable")  # the reserve's row last

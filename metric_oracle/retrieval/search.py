@@ -74,14 +74,14 @@ class Search:
         is_whole = shards is None and not restrictions.rules and self.index.is_joined(metric)
         searched = [self.index] if is_whole else self.index.shards(shards)
         n_parts = 1 if is_whole else self.index.n_shards
+        n_searched = n_parts if shards is None else len(shards)
         # Each shard checks its share of the sample, whichever shards this process searches.
         n_checked = -(-CHECKED // n_parts)
-        tell = None if progress is None else _shared(progress, n_parts if shards is None else len(shards))
-        best = BestRows.none(len(self.queries.ids))
-        is_only = n_parts == 1 or (shards is not None and len(shards) == 1)
-        shards_of = scorable(searched, metric)
-        for part in batches(shards_of, metric, self.queries, self.options.settings, encoded, is_only=is_only):
-            if progress is not None:
+        tell = None if progress is None else _shared(progress, n_searched)
+        best, is_only = BestRows.none(len(self.queries.ids)), n_searched == 1
+        opened = scorable(searched, metric)
+        for part in batches(opened, metric, self.queries, self.options.settings, encoded, is_only=is_only):
+            if progress is not None and not best.work:
                 progress(0)
             of_shard = _ShardSearch(Pairs(metric, [part]), restrictions, reached, fallback, self.options)
             best = merge_best([best, of_shard.best_rows(self.queries.ids, n_checked, tell)], k, metric.sign)

@@ -147,7 +147,7 @@ class _RowPairs:
         self.used[metrics[0].representation] = used
 
     def add_up(self, metric: Metric) -> None:
-        """Score the pairs under a sum, whose terms are scored."""
+        """Add up the scores of the terms of a sum, which were computed before, into the scores of the sum."""
         parts_of = {name: self.scored[name] for name in metric.terms}
         is_known = np.all([part.is_known for part in parts_of.values()], axis=0)
         values = {name: part.scores for name, part in parts_of.items()}

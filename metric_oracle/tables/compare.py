@@ -201,7 +201,7 @@ class _Compared:
         return {system: of.signature[name] for system, of in self.scores.items() if name in of.signature}
 
     def columns(self, metric: str) -> Iterator[MetricCells]:
-        """Yield the columns of a metric: its mean and, for BLEU with counts, that of the corpus."""
+        """Yield the columns of a metric: the mean over the reports and, if BLEU has counts, the BLEU of the corpus."""
         matrix = self.values[metric]
         complete = ~np.isnan(matrix).any(axis=0)
         row = dict(zip(self.scores, matrix[:, complete], strict=True))

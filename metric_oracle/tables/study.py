@@ -126,7 +126,7 @@ class WholeStudy:
     # Models
 
     def rows_of_models(self) -> list[Step]:
-        """Return the steps of the models."""
+        """Return the steps that score the models' reports, one for each model."""
         files = {name: file_name(name) for name in self.models}
         return [
             Step(name, files[name], self.model, made_of=model.made_of(), folder=f"{files[name]}{FOLDER}")
@@ -233,7 +233,10 @@ class WholeStudy:
     # Random retrieval
 
     def means(self, metrics: Iterable[str]) -> list[Step]:
-        """Return the steps of random retrieval under some metrics, but for sums that are made of their terms' means."""
+        """Return one step for the mean of random retrieval under each metric.
+
+        A sum has none if its mean follows from those of its terms.
+        """
         own = [metric for metric in metrics if not self._is_of_means(metric)]
         return [
             Step(

@@ -68,8 +68,9 @@ class Steps:
         self._name, self._begun, self._done, self._total = "", 0, 0, 0
 
     def run(self, steps: Sequence[Step], made: dict[str, Any], n_steps: int) -> None:
-        """Run the steps in turn, or read the files of those that an earlier run has finished; `made` gets all by name.
+        """Run the steps in turn, and put the result of each into `made`, by its name.
 
+        The file of a step that an earlier run finished is read instead.
         Files that are of no step, or were made of other inputs, are removed. `n_steps` is their number in `progress`.
         """
         self._total = self._size * n_steps

@@ -32,7 +32,7 @@ class BleuForm(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A query and the form of BLEU: what bounds on scores with this query are computed from."""
+    """What a bound on the BLEU of any document with one query is computed from."""
 
     order: int  # as in `BleuForm`
     coco: bool  # as in `BleuForm`
