@@ -77,18 +77,29 @@ def bare_name(name: str) -> str:
 
     Of a name that is not usual, the lower case, with one underscore for what is neither a letter nor a digit.
     """
-    bare = re.sub(r"[\W_]+", "_", name.lower()).strip("_")
+    bare = _spelled(name)
     return _USUAL.get(bare.replace("_", ""), bare)
 
 
+def _spelled(name: str) -> str:
+    """Return a name in lower case, with one underscore for what is neither a letter nor a digit."""
+    return re.sub(r"[\W_]+", "_", name.lower()).strip("_")
+
+
 def matching(names: Iterable[str], usual: Collection[str]) -> list[str]:
-    """Return those names that mean the same as one of the usual ones."""
-    return [name for name in names if bare_name(name) in usual]
+    """Return those names that mean the same as one of the usual ones.
+
+    If some are written with its underscores, those without them ("StudyID" beside "study_id") are left out, unless `id`
+    alone would remain.
+    """
+    names = [name for name in names if bare_name(name) in usual]
+    spelled = [name for name in names if _spelled(name) in usual]
+    return names if [*map(_spelled, spelled)] in ([], ["id"]) else spelled
 
 
 def has_other(names: Iterable[str], usual: Collection[str], taken: Collection[str]) -> bool:
     """Return whether a column that was not taken has one of the usual names, so that it could have been."""
-    return any(name not in taken for name in matching(names, usual))
+    return any(name not in taken and bare_name(name) in usual for name in names)
 
 
 def id_columns(names: Iterable[str], *, of_reports: bool = False) -> list[tuple[str, list[str]]]:
@@ -107,7 +118,8 @@ def id_columns(names: Iterable[str], *, of_reports: bool = False) -> list[tuple[
 
 def has_other_ids(names: Iterable[str], taken: str) -> bool:
     """Return whether another column than that taken has a usual name of ids of studies or images."""
-    return any(name != taken for _, columns in id_columns(names, of_reports=True) for name in columns)
+    of_reports = frozenset().union(*(usual for kind, usual in ID_NAMES if kind in OF_REPORTS))
+    return has_other(names, of_reports, [taken])
 
 
 def kind_of_ids(name: str) -> str | None:

@@ -202,3 +202,17 @@ def test_columns_of_the_references_count_for_the_predictions(tmp_path):
         mo.score(given, refs, "rouge-l")
     with pytest.raises(InputError, match=r"r\.csv has no column .* usual id name, and .*s\.csv has no .* predictions"):
         mo.score(refs, same, "rouge-l")
+
+
+@pytest.mark.parametrize(
+    "names", [("case_no", "SampleID"), ("study_id", "StudyID"), ("uid", "StudyID"), ("dicom_id", "DicomID")]
+)
+def test_a_name_with_its_underscores_comes_before_one_without(tmp_path, names):
+    """Such files were read before names without underscores were known; what was passed over is told."""
+    path = tmp_path / "a.csv"
+    for first, other in (names, names[::-1]):
+        path.write_text(f"{first},{other},report\n1,2,No acute process.\n3,4,Small effusion.\n")
+        found = []
+        read = mo.reports(path, tell=found.append).load()
+        assert read.ids == (["1", "3"] if first == names[0] else ["2", "4"])
+        assert any(names[0] in line for line in found), found
