@@ -6,12 +6,13 @@ a relation). Features of all families (n-gram orders; entities, relations, ...) 
 become features of their own (n-gram, occurrence), so every clipped count is the size of a set intersection.
 """
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from metric_oracle.kernels._jit import compiled_for, inner, jit
-from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query
+from metric_oracle.kernels._pairs import begin_query, count_pairs, count_run, end_query, score_of
 from metric_oracle.kernels._sort import sort
 
 FULL = 255  # a saturated count
@@ -110,26 +111,6 @@ def features_of(queries, q, first, last):
     return queries.id[queries.ptr[base + first] : queries.ptr[base + last]]
 
 
-def count_all(queries, q, first, n_families, index):
-    """Count the features of `n_families` families, from family `first` on, that query `q` shares with every document.
-
-    Return uint8[n_families, D], or int32 if a count may exceed 255: bytes need less cache.
-    """
-    known = features_of(queries, q, 0, queries.sizes.shape[1])
-    matched = np.zeros((n_families, len(index.fwd_ptr) - 1), np.uint8 if len(known) <= FULL else np.int32)
-    for f in range(n_families):
-        _count_all(queries, q, first + f, index, matched[f])
-    return matched
-
-
-@jit
-def _count_all(queries, q, family, index, counts):
-    """Add to ``counts[d]`` the number of features of one family that query `q` shares with document d, for every d."""
-    for v in features_of(queries, q, family, family + 1):
-        for p in range(np.uint64(index.post_ptr[v]), np.uint64(index.post_ptr[v + 1])):
-            counts[np.uint32(index.post_unit[p])] += 1
-
-
 @jit
 def by_rarity(ids, post_ptr):
     """Return feature ids, int32[n], sorted by the length of their posting lists, shortest first, ties by id.
@@ -219,19 +200,20 @@ def _(space, batch, q):
     return space.mark, batch.queries.sizes[q]
 
 
-@compiled_for(count_pair, Marks)
-def _(space, found, corpus, d, counts):
+@compiled_for(count_run, Marks)
+def _(space, found, corpus, documents, counts):
     index = corpus.features
     _, sizes = found
-    begin = index.fwd_ptr[d]
-    for f in range(space.last):
-        end = begin + index.sizes[f, d]
-        if f >= space.first:
-            row = 3 * (f - space.first)
-            counts[row] = count_marked(index.fwd_id, begin, end, space.mark)
-            counts[row + 1] = index.sizes[f, d]
-            counts[row + 2] = sizes[f]
-        begin = end
+    for i, d in enumerate(documents):
+        begin = index.fwd_ptr[d]
+        for f in range(space.last):
+            end = begin + index.sizes[f, d]
+            if f >= space.first:
+                row = 3 * (f - space.first)
+                counts[row, i] = count_marked(index.fwd_id, begin, end, space.mark)
+                counts[row + 1, i] = index.sizes[f, d]
+                counts[row + 2, i] = sizes[f]
+            begin = end
 
 
 @compiled_for(end_query, Marks)
@@ -255,3 +237,83 @@ def count_shared(corpus, batch, query, document, first, last):
     sets = SetBatch(batch.queries), SetCorpus(corpus.features, corpus.buckets)
     count_pairs(new_marks(corpus, first, last), *sets, query, document, out)
     return out
+
+
+# ---- all documents ---------------------------------------------------------------------------------------------------
+# Their counts are those of `count_shared`, but found by posting lists, which takes a tenth of the time.
+
+
+@inner
+def _score(form, matched, sizes, of_query, families, d, size):
+    """Return the score of document d by `score_of`, from three counts of each of four families.
+
+    `matched`, uint8 or int32[F, D], has its matches, `sizes`, int32[.., D], the sizes of all families, and `of_query`
+    those of the query in these four; `size` is that of the document in the first of them.
+    """
+    first, b, c, e = families
+    return score_of(
+        form,
+        (
+            np.int64(matched[0, d]),
+            np.int64(size),
+            of_query[0],
+            np.int64(matched[b - first, d]),
+            np.int64(sizes[b, d]),
+            of_query[1],
+            np.int64(matched[c - first, d]),
+            np.int64(sizes[c, d]),
+            of_query[2],
+            np.int64(matched[e - first, d]),
+            np.int64(sizes[e, d]),
+            of_query[3],
+        ),
+    )
+
+
+@cache
+def compiled_scan(form: Any, first: int, last: int) -> Any:
+    """Return a function that scores all documents, compiled for these options of a metric and these families.
+
+    The compiler knows the values, not only their types as in a search: without their branches loops are vectorised
+    (BLEU-2 with 42,000 documents: 0.11 rather than 0.36 ms). There are at most four families.
+    """
+    # Always four, because the number of counts is a type: the last one fills up.
+    families = a, b, c, e = first, min(first + 1, last - 1), min(first + 2, last - 1), min(first + 3, last - 1)
+
+    def scan(queries, q, index, runs, matched, out):
+        """Write the scores of all documents with query `q` into `out`, float64[D].
+
+        `runs` is what `runs_of` returns, and `matched`, [F, D], scratch: uint8, or int32 if a count may exceed 255.
+        """
+        matched[:] = 0
+        for f in range(first, last):
+            of_family = matched[f - first]
+            for v in features_of(queries, q, f, f + 1):
+                for p in range(np.uint64(index.post_ptr[v]), np.uint64(index.post_ptr[v + 1])):
+                    of_family[np.uint32(index.post_unit[p])] += 1
+        sizes, own = index.sizes, queries.sizes[q]
+        # Read before the loops: as far as the compiler knows, `out` may overlap with `own`.
+        of_query = np.int64(own[a]), np.int64(own[b]), np.int64(own[c]), np.int64(own[e])
+        for i in range(len(runs)):
+            begin, end, size = np.uint64(runs[i, 0]), np.uint64(runs[i, 1]), runs[i, 2]
+            if size >= 0:  # outside of the loop, LLVM computes what follows from the size alone
+                for d in range(begin, end):
+                    out[d] = _score(form, matched, sizes, of_query, families, d, size)
+            else:
+                for d in range(begin, end):
+                    out[d] = _score(form, matched, sizes, of_query, families, d, sizes[first, d])
+
+    # As in `_overlap_search.compiled_search`; stored code depends on the sources of the metric.
+    scan.__qualname__ = f"scan_{type(form).__name__}"
+    scan.__module__ = type(form).__module__
+    return jit(scan)
+
+
+def runs_of(buckets):
+    """Return first document, the one after the last and size of runs of documents of equal size: int64[R, 3].
+
+    They are the length buckets, or one run of all documents, of size -1, if the documents of a bucket differ.
+    """
+    if (buckets[:, 2] == buckets[:, 3]).all():
+        return buckets[:, :3].copy()
+    return np.array([[0, buckets[-1, 1], -1]])

@@ -38,7 +38,19 @@ from metric_oracle.base.errors import ExactnessError
 from metric_oracle.kernels._bitmaps import WORD, Bitmaps, n_words, new_bitmaps
 from metric_oracle.kernels._errors import sample_of
 from metric_oracle.kernels._jit import compiled_for, inner, inner_borrowing, jit
-from metric_oracle.kernels._overlap import FULL, SLACK, Features, bucket_of, by_rarity, lower_bound, postings
+from metric_oracle.kernels._overlap import (
+    FULL,
+    SLACK,
+    Features,
+    bucket_of,
+    by_rarity,
+    compiled_scan,
+    count_shared,
+    lower_bound,
+    new_marks,
+    postings,
+    runs_of,
+)
 from metric_oracle.kernels._overlap_counts import (
     OneFamily,
     bound,
@@ -600,3 +612,31 @@ class DrivenKernel(Kernel):
     def stages(self, workspaces: Sequence[Any]) -> dict[str, Any]:
         """Return the shares of the pairs that were dropped and scored, and the bounds' closest calls; see `stages`."""
         return stages(workspaces)
+
+
+class SetKernel(DrivenKernel):
+    """Base of those whose counts are numbers of features: shared, of the document and of the query, in each family."""
+
+    @property
+    def families(self) -> tuple[int, int]:
+        """Return the first of the families of features that are compared, and the one after the last."""
+        return 0, 1
+
+    def new_space(self, corpus):
+        """Allocate the scratch arrays that `begin_query` takes."""
+        return new_marks(corpus, *self.families)
+
+    def counts(self, corpus, batch, query, document, known=None):
+        """Return, by family, how many features the reports of pairs share and each has: int64[3 F, n]."""
+        return count_shared(corpus, batch, query, document, *self.families)
+
+    def score_all(self, corpus, batch, chosen):
+        """Yield the scores of all documents with each of the chosen queries: float64[D], overwritten by the next."""
+        first, last = self.families
+        scan, runs, queries = compiled_scan(self.form, first, last), runs_of(corpus.buckets), batch.queries
+        n_documents = len(corpus.row_ptr) - 1
+        out, matched = np.empty(n_documents), np.empty((last - first, n_documents), np.uint8)
+        for q in chosen:
+            is_long = queries.ptr[(q + 1) * queries.sizes.shape[1]] - queries.ptr[q * queries.sizes.shape[1]] > FULL
+            scan(queries, q, corpus.features, runs, matched.astype(np.int32) if is_long else matched, out)
+            yield out

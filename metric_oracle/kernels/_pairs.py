@@ -1,7 +1,7 @@
 """Scores of given pairs: the compiled loops over pairs and over their counts, which all metrics share.
 
-A metric defines, by `compiled_for`, what it counts in a pair for a NamedTuple class of scratch arrays (`begin_query`,
-`count_pair`, `end_query`), and the score that follows from counts for a NamedTuple class of its options (`score_of`).
+A metric defines, by `compiled_for`, what it counts in pairs for a NamedTuple class of scratch arrays (`begin_query`,
+`count_run`, `end_query`), and the score that follows from counts for a NamedTuple class of its options (`score_of`).
 Counts are a row for each count and a column for each pair. Searches prepare and clear with the same functions, see
 `_overlap_search.py`.
 """
@@ -12,12 +12,12 @@ from metric_oracle.kernels._jit import jit
 
 
 def begin_query(space, batch, q):
-    """Prepare the scratch arrays `space` for query q of `batch`; return what `count_pair` and a scorer read of it."""
+    """Prepare the scratch arrays `space` for query q of `batch`; return what `count_run` and a scorer read of it."""
     raise NotImplementedError
 
 
-def count_pair(space, query, documents, d, counts):
-    """Write the counts of document d of `documents` with a query, what `begin_query` returned, into `counts`."""
+def count_run(space, query, corpus, documents, counts):
+    """Write the counts of `documents`, int64[n], with a query, what `begin_query` returned, into `counts`, [C, n]."""
     raise NotImplementedError
 
 
@@ -27,23 +27,24 @@ def end_query(space, batch, q):
 
 
 def score_of(form, counts):
-    """Return the score of a pair from its counts; `form` has the options of the metric."""
+    """Return the score of a pair from its counts, C numbers; `form` has the options of the metric."""
     raise NotImplementedError
 
 
 @jit
-def count_pairs(space, batch, documents, query, document, out):
+def count_pairs(space, batch, corpus, query, document, out):
     """Write the counts of pairs, ``query[i]`` and ``document[i]``, into ``out[:, i]``.
 
-    Consecutive pairs of one query share what is prepared for it.
+    Consecutive pairs of one query are a run, which shares what is prepared for it.
     """
-    for i in range(len(query)):
-        q = query[i]
-        if i == 0 or query[i - 1] != q:
-            found = begin_query(space, batch, q)
-        count_pair(space, found, documents, document[i], out[:, i])
-        if i == len(query) - 1 or query[i + 1] != q:
-            end_query(space, batch, q)
+    end = 0
+    while end < len(query):
+        first, q = end, query[end]
+        while end < len(query) and query[end] == q:
+            end += 1
+        found = begin_query(space, batch, q)
+        count_run(space, found, corpus, document[first:end], out[:, first:end])
+        end_query(space, batch, q)
 
 
 @jit

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import metric_oracle as mo
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.ngrams import build_ngrams
 from metric_oracle.kernels._build import distinct_lists, invert_lists, note_buckets, posting_offsets
@@ -13,7 +14,7 @@ from metric_oracle.kernels._overlap import by_rarity, count_shared, lower_bound
 from metric_oracle.kernels.rouge_l.cpu import Backend as RougeL
 from metric_oracle.kernels.rouge_l.reference import score as rouge_l_reference
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.kernels import arrays_of
+from metric_oracle.retrieval.kernels import arrays_of, load_kernel, load_reference
 
 
 def lists_of(sequences):
@@ -92,6 +93,30 @@ def test_a_report_as_a_query_has_its_own_features(kind):
     query, unit = encoded.document_of_row[[i for i, _ in pairs]], units[[j for _, j in pairs]]
     found = count_shared(*arrays_of(metric, index, encoded), query, unit, 0, n_families)
     assert found[::3].sum(axis=0).tolist() == [len(own[i] & own[j]) for i, j in pairs]
+
+
+def test_all_documents_have_the_scores_of_the_plain_scorer(tmp_path):
+    """Queries of more features than a byte can count are among them, and reports without a word."""
+    vocabulary = [f"w{i}" for i in range(300)]
+    texts = ["", "w0", *reports(5, 50, vocabulary[:12], (1, 2, 3, 9, 70)), " ".join(vocabulary), "w1 " * 290]
+    asked = [
+        "",
+        "unknown",
+        "w1 " * 300,
+        " ".join(vocabulary[::-1]),
+        *reports(6, 9, vocabulary[:14], (1, 4, 30, 64, 65)),
+    ]
+    metrics = [*(f"bleu-{n}" for n in (1, 2, 3, 4)), "bleu-2:coco", "rouge-l", "rouge-l:coco", "jaccard:1"]
+    corpus = Reports([f"r{i}" for i in range(len(texts))], texts, "made up")
+    index = mo.build_index(corpus, tmp_path / "I", metrics=metrics)
+    for metric in map(get_metric, metrics):
+        representation, score = index.representation(metric), load_reference(metric)
+        encoded = representation.encode(Reports(asked, asked))
+        arrays = arrays_of(metric, representation, encoded)
+        documents = [representation.item(int(d)) for d in range(len(arrays[0].row_ptr) - 1)]
+        which = encoded.document_of_row.tolist()
+        for q, scores in zip(which, load_kernel(metric, "cpu").score_all(*arrays, which), strict=True):
+            assert scores.tolist() == [score(document, encoded.item(q))[0] for document in documents]
 
 
 def check_subsequences(texts, asked):

@@ -36,7 +36,7 @@ from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, get_metric
 from metric_oracle.metrics import composite as composite_of
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.building import build_index
-from metric_oracle.retrieval.kernels import home, load_kernel, load_reference
+from metric_oracle.retrieval.kernels import arrays_of, home, load_kernel, load_reference
 from metric_oracle.retrieval.limit import Limit
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.plan import plan, retrieve
@@ -329,6 +329,19 @@ def test_components_are_those_of_the_plain_scorer(world, metric):
         candidate = representation.item(int(document_of_row[answer["row"]]))
         expected = score(candidate, encoded.item(int(encoded.document_of_row[i // 6])))
         assert (answer["score"], {name: answer[name] for name in results.components}) == expected
+
+
+@every_metric
+def test_a_scan_of_all_documents_has_the_scores_of_pairs(world, metric):
+    record = get_metric(metric)
+    kernel, representation = load_kernel(record, "cpu"), world.index.representation(record)
+    encoded = representation.encode(asked(world.queries, metric))
+    corpus, batch = arrays_of(record, representation, encoded)
+    documents, error = np.arange(len(corpus.row_ptr) - 1), kernel.score_error(corpus, batch)
+    chosen = np.unique(encoded.document_of_row)[::-7].tolist()
+    for q, scores in zip(chosen, kernel.score_all(corpus, batch, chosen), strict=True):
+        expected, _ = kernel.score_pairs(corpus, batch, np.full(len(documents), q), documents)
+        assert (np.abs(scores - expected) <= error).all()
 
 
 @every_metric

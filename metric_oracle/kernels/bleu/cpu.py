@@ -6,16 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._jit import compiled_for, inlined, inner, inner_borrowing, jit
-from metric_oracle.kernels._overlap import (
-    SLACK,
-    Features,
-    count_all,
-    count_marked,
-    count_shared,
-    features_of,
-    new_marks,
-)
+from metric_oracle.kernels._jit import compiled_for, inner, inner_borrowing, jit
+from metric_oracle.kernels._overlap import SLACK, Features, count_marked, features_of
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels._pairs import score_of
 from metric_oracle.kernels.bleu.score import bleu, brevity, geometric_mean, precision
@@ -160,39 +152,6 @@ def _(scorer, of_orders, k, work):
     return driver.Shared(every, of_most, of_most[:0])
 
 
-@inlined
-def _score_counts(order, coco, reference_length, buckets, matched, out):
-    """Write BLEU of all documents into `out`, from their matches of each order, `matched` [order, D].
-
-    `order` is known to the compiler, which shortens the loop; `order` to `buckets` are as in `Reference` and `Bleu`.
-    """
-    for j in range(len(buckets)):
-        length = buckets[j, 2]
-        penalty = brevity(length, reference_length, coco) if length > 0 else 0.0
-        for d in range(buckets[j, 0], buckets[j, 1]):
-            m1 = np.int64(matched[0, d])
-            m2 = np.int64(matched[1, d]) if order > 1 else 0
-            m3 = np.int64(matched[2, d]) if order > 2 else 0
-            m4 = np.int64(matched[3, d]) if order > 3 else 0
-            # As `bleu`, with the penalty, an exponential, outside of the loop: the same operations on the same numbers.
-            # Computed without a test first: LLVM vectorises this form, roots and divisions too.
-            value = penalty * geometric_mean(m1, m2, m3, m4, length, order, coco)
-            out[d] = value if m1 > 0 else 0.0
-
-
-@jit
-def _score_all(order, coco, reference_length, buckets, matched, out):
-    """Write BLEU of all documents into `out`, by `_score_counts`, whose parameters these are, compiled for `order`."""
-    if order == 1:
-        _score_counts(1, coco, reference_length, buckets, matched, out)
-    elif order == 2:
-        _score_counts(2, coco, reference_length, buckets, matched, out)
-    elif order == 3:
-        _score_counts(3, coco, reference_length, buckets, matched, out)
-    else:
-        _score_counts(4, coco, reference_length, buckets, matched, out)
-
-
 @jit
 def _write_components(coco, counts, parts):
     """Write the precisions of each order and the brevity penalty of pairs into `parts`, float64[order + 1, n].
@@ -217,7 +176,7 @@ def _(form, counts):
 
 
 @dataclass(frozen=True)
-class Backend(driver.DrivenKernel):
+class Backend(driver.SetKernel):
     """BLEU on CPUs."""
 
     order: int  # maximum order of n-grams, 1 to 4
@@ -228,21 +187,10 @@ class Backend(driver.DrivenKernel):
         """Return the options for which the search is compiled."""
         return BleuForm(self.order, self.coco)
 
-    def new_space(self, corpus):
-        """Allocate the scratch arrays that `begin_query` takes."""
-        return new_marks(corpus, 0, self.order)
-
-    def score_all(self, corpus, batch, chosen):
-        """Yield BLEU of every document with each of the chosen queries: float64[D], overwritten by the next."""
-        out = np.empty(len(corpus.features.fwd_ptr) - 1)
-        for q in chosen:
-            matched = count_all(batch.queries, q, 0, self.order, corpus.features)
-            _score_all(self.order, self.coco, int(batch.queries.sizes[q, 0]), corpus.buckets, matched, out)
-            yield out
-
-    def counts(self, corpus, batch, query, document, known=None):
-        """Return, by order, matches and numbers of n-grams of both reports of pairs: int64[3 order, n]."""
-        return count_shared(corpus, batch, query, document, 0, self.order)
+    @property
+    def families(self):
+        """Return the first of the families of n-grams that are compared, and the one after the last."""
+        return 0, self.order
 
     def components(self, counts):
         """Return the precisions and the brevity penalty of pairs by name: float64[n] each."""

@@ -97,6 +97,7 @@ def bleu(m1, m2, m3, m4, length, reference_length, order, coco):
 
     Lengths are in tokens, and `coco` is as in `precision`.
     """
-    if m1 == 0:
-        return 0.0
-    return brevity(length, reference_length, coco) * geometric_mean(m1, m2, m3, m4, length, order, coco)
+    # Computed without a test first: LLVM vectorises this form, roots and divisions too.
+    score = brevity(max(length, 1), reference_length, coco)
+    score *= geometric_mean(m1, m2, m3, m4, length, order, coco)
+    return score if m1 > 0 else 0.0

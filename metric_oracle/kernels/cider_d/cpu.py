@@ -21,7 +21,7 @@ from metric_oracle.kernels._errors import FLOAT64, underflow
 from metric_oracle.kernels._jit import compiled_for, inner, inner_borrowing, jit
 from metric_oracle.kernels._overlap import ROWS, Features, postings
 from metric_oracle.kernels._overlap_counts import count_at_least, largest
-from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of
+from metric_oracle.kernels._pairs import begin_query, count_pairs, count_run, end_query, score_of
 from metric_oracle.kernels._sort import order_of
 from metric_oracle.kernels.cider_d.score import ORDERS, cider_d, length_penalty, similarity, split
 from metric_oracle.kernels.topk.cpu import insert, threshold
@@ -375,13 +375,14 @@ def _(space, batch, q):
     return space, batch.squares[q], batch.lengths[q]
 
 
-@compiled_for(count_pair, Weights)
-def _(space, found, corpus, d, counts):
+@compiled_for(count_run, Weights)
+def _(space, found, corpus, documents, counts):
     _, squares, length = found
     index = corpus.features
-    s1, s2, s3, s4 = _similarities(index, corpus.squares, squares, space.mark, space.weight, d)
-    counts[0], counts[1], counts[2], counts[3] = s1, s2, s3, s4
-    counts[4] = length_penalty(np.int64(index.sizes[0, d]), length)
+    for i, d in enumerate(documents):
+        s1, s2, s3, s4 = _similarities(index, corpus.squares, squares, space.mark, space.weight, d)
+        counts[0, i], counts[1, i], counts[2, i], counts[3, i] = s1, s2, s3, s4
+        counts[4, i] = length_penalty(np.int64(index.sizes[0, d]), length)
 
 
 @compiled_for(end_query, Weights)

@@ -7,13 +7,14 @@ import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for
-from metric_oracle.kernels._overlap import Features, count_all, count_marked, count_shared, features_of, new_marks
+from metric_oracle.kernels._overlap import Features, count_marked, features_of
 from metric_oracle.kernels._overlap_counts import bound
+from metric_oracle.kernels._pairs import score_of
 from metric_oracle.kernels.jaccard.score import jaccard
 
 
 class JaccardForm(NamedTuple):
-    """Says that a search is by the Jaccard coefficient, see `_overlap_search.py`; there are no options."""
+    """Says that scores are Jaccard coefficients, see `_overlap_search.py` and `_pairs.py`; there are no options."""
 
 
 class Jaccard(NamedTuple):
@@ -46,33 +47,18 @@ def _(scorer, d, j):
     return jaccard(np.int64(count_marked(scorer.index.fwd_id, begin, end, scorer.mark)), end - begin, scorer.size)
 
 
+@compiled_for(score_of, JaccardForm)
+def _(form, counts):
+    return jaccard(counts[0], counts[1], counts[2])
+
+
 @dataclass(frozen=True)
-class Backend(driver.DrivenKernel):
+class Backend(driver.SetKernel):
     """Jaccard coefficient on CPUs."""
 
     form = JaccardForm()
-
-    def new_space(self, corpus):
-        """Allocate the scratch arrays that `begin_query` takes."""
-        return new_marks(corpus, 0, 1)
-
-    def counts(self, corpus, batch, query, document, known=None):
-        """Return, for pairs, how many n-grams are shared, in the candidate and in the reference: int64[3, n]."""
-        return count_shared(corpus, batch, query, document, 0, 1)
-
-    def scores(self, counts):
-        """Return the coefficients of pairs, float64[n], with the same division of integers as `jaccard`."""
-        shared, n_candidate, n_reference = counts
-        return shared / np.maximum(n_candidate + n_reference - shared, 1)
 
     def components(self, counts):
         """Return precision and recall of pairs by name: float64[n] each."""
         shared, n_candidate, n_reference = counts
         return {"precision": shared / np.maximum(n_candidate, 1), "recall": shared / np.maximum(n_reference, 1)}
-
-    def score_all(self, corpus, batch, chosen):
-        """Yield the coefficient of every document with each of the chosen queries, by the lists of its n-grams."""
-        sizes = corpus.features.sizes[0].astype(np.int64)
-        for q in chosen:
-            shared = count_all(batch.queries, q, 0, 1, corpus.features)[0].astype(np.int64)
-            yield self.scores((shared, sizes, np.int64(batch.queries.sizes[q, 0])))

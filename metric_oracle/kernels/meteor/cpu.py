@@ -12,7 +12,7 @@ from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import ROWS, Features, QueryFeatures, features_of, with_forward
 from metric_oracle.kernels._overlap_counts import bound
-from metric_oracle.kernels._pairs import begin_query, count_pair, count_pairs, end_query, score_of
+from metric_oracle.kernels._pairs import begin_query, count_pairs, count_run, end_query, score_of
 from metric_oracle.kernels.meteor.score import meteor
 
 
@@ -247,13 +247,14 @@ def _(space, batch, q):
     return find_places(batch, q, space)
 
 
-@compiled_for(count_pair, MeteorScratch)
-def _(space, places, corpus, d, counts):
+@compiled_for(count_run, MeteorScratch)
+def _(space, places, corpus, documents, counts):
     texts = corpus.texts
-    begin, end = texts.ptr[d], texts.ptr[d + 1]
-    counts[0], counts[1] = align(texts, begin, end, places)
-    counts[2] = end - begin
-    counts[3] = len(places.used)
+    for i, d in enumerate(documents):
+        begin, end = texts.ptr[d], texts.ptr[d + 1]
+        counts[0, i], counts[1, i] = align(texts, begin, end, places)
+        counts[2, i] = end - begin
+        counts[3, i] = len(places.used)
 
 
 @compiled_for(end_query, MeteorScratch)

@@ -14,11 +14,8 @@ from metric_oracle.kernels._overlap import (
     FULL,
     Features,
     by_rarity,
-    count_all,
     count_marked,
-    count_shared,
     features_of,
-    new_marks,
 )
 from metric_oracle.kernels._overlap_counts import ONE, TwoFamilies, bound
 from metric_oracle.kernels._pairs import score_of
@@ -154,24 +151,6 @@ def _two_families(ids, ids_a, ids_b, scorer, counts):
     return TwoFamilies(counts, second, unread, hidden, weight)
 
 
-@jit
-def _score_all(queries, q, family_a, family_b, index, matched, out):
-    """Write the F1 of all documents with query q, or the mean of two, into `out`, float64[D].
-
-    `matched` has the matches of each document in one or two families; `family_b` is -1 for one family.
-    """
-    n_a = np.int64(queries.sizes[q, family_a])
-    if family_b < 0:
-        for d in range(len(out)):
-            out[d] = f1(np.int64(matched[0, d]), np.int64(index.sizes[family_a, d]), n_a)
-        return
-    n_b = np.int64(queries.sizes[q, family_b])
-    for d in range(len(out)):
-        sizes_a = index.sizes[family_a, d] + n_a
-        sizes_b = index.sizes[family_b, d] + n_b
-        out[d] = mean_f1(np.int64(matched[0, d]), sizes_a, np.int64(matched[1, d]), sizes_b)
-
-
 # Counts of each family: shared features, those of the candidate and of the reference.
 @compiled_for(score_of, GraphForm)
 def _(form, counts):
@@ -184,7 +163,7 @@ def _(form, counts):
 
 
 @dataclass(frozen=True)
-class Backend(driver.DrivenKernel):
+class Backend(driver.SetKernel):
     """RadGraph F1 on CPUs."""
 
     family_a: int  # family whose F1 is computed
@@ -196,29 +175,13 @@ class Backend(driver.DrivenKernel):
         return GraphForm(self.family_a) if self.family_b < 0 else MeanGraphForm(self.family_a, self.family_b)
 
     @property
-    def _end(self):
-        """Return the family after the last one that is compared."""
-        return max(self.family_a, self.family_b) + 1
-
-    def new_space(self, corpus):
-        """Allocate the scratch arrays that `begin_query` takes."""
-        return new_marks(corpus, self.family_a, self._end)
+    def families(self):
+        """Return the first of the families that are compared, and the one after the last."""
+        return self.family_a, max(self.family_a, self.family_b) + 1
 
     def sizes(self, buckets):
         """Return the sizes of the documents of length buckets, of both families if two are compared: int64[C]."""
         return buckets[:, 2] + buckets[:, 4] * (self.family_b >= 0)
-
-    def score_all(self, corpus, batch, chosen):
-        """Yield the F1 of every document with each of the chosen queries: float64[D], overwritten by the next."""
-        out = np.empty(len(corpus.features.fwd_ptr) - 1)
-        for q in chosen:
-            matched = count_all(batch.queries, q, self.family_a, 1 + (self.family_b >= 0), corpus.features)
-            _score_all(batch.queries, q, self.family_a, self.family_b, corpus.features, matched, out)
-            yield out
-
-    def counts(self, corpus, batch, query, document, known=None):
-        """Return, by family, how many features the reports of pairs share and each has: int64[3 F, n]."""
-        return count_shared(corpus, batch, query, document, self.family_a, self._end)
 
     def components(self, counts):
         """Return the F1 of each family for pairs by name: float64[n] each."""

@@ -287,13 +287,13 @@ def _tables(words, words_ptr, queries, known_ptr, table_ptr, slot):
                     probe = (probe + 1) & (size - 1)
                 probe += table_ptr[i]
                 key[probe] = word
-                first[probe] = n_entries + positions.ptr[s]
-                last[probe] = n_entries + positions.ptr[s + 1]
-                n_new = max(n_new, positions.ptr[s + 1])
+                first[probe] = n_entries + positions.ptr[s] - 1  # without the entry of slot 0
+                last[probe] = n_entries + positions.ptr[s + 1] - 1
+                n_new = max(n_new, positions.ptr[s + 1] - 1)
                 slot[word] = 0
         for e in range(n_new):
-            block[n_entries + e] = positions.block[e]
-            bits[n_entries + e] = positions.bits[e]
+            block[n_entries + e] = positions.block[e + 1]
+            bits[n_entries + e] = positions.bits[e + 1]
         n_entries += n_new
     return key, first, last, block, bits
 
