@@ -8,7 +8,7 @@ of a document, such as an n-gram. Ragged lists are an array of values and an arr
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inner, inner_borrowing, jit
+from metric_oracle.kernels._jit import inner, jit
 
 _MIX = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd: spreads numbers over hash tables
 
@@ -200,7 +200,7 @@ def number_grams(ptr, words, gram, order, n_words, most):
     return keys[:n].copy()
 
 
-@inner_borrowing
+@inner
 def _number_until_full(ptr, words, gram, order, n_words, most, keys, table, begun):
     """Go on where an earlier call ended until there would be more than `most` distinct n-grams.
 

@@ -99,7 +99,7 @@ def _finest(least, greatest):
         exponent += 1
 
 
-@inner
+@jit
 def _find(rank, home, n, scratch):
     """Return the score, a float, at a rank within the bin numbered `home`, found by sorting the scores of the bin.
 

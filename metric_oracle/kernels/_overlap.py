@@ -36,7 +36,7 @@ class Features(NamedTuple):
     row_id: np.ndarray  # int64[N], corpus rows, ascending within a document
 
 
-@inner
+@jit
 def with_forward(index, ptr, ids):
     """Return a copy of `index`, a `Features`, with another forward index: `ids`, int32[...], and its offsets `ptr`.
 
@@ -104,7 +104,7 @@ class SequenceBatch(NamedTuple):
     words_ptr: np.ndarray  # int64[Q + 1], offset of each query in `words`
 
 
-@inner
+@jit
 def features_of(queries, q, first, last):
     """Return the ids of the features of query `q` in the families first .. last - 1, family after family: int32[n]."""
     base = q * queries.sizes.shape[1]

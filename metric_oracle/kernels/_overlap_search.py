@@ -37,7 +37,7 @@ import numpy as np
 from metric_oracle.base.errors import ExactnessError
 from metric_oracle.kernels._bitmaps import WORD, Bitmaps, n_words, new_bitmaps
 from metric_oracle.kernels._errors import sample_of
-from metric_oracle.kernels._jit import compiled_for, inner, inner_borrowing, jit
+from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import (
     FULL,
     SLACK,
@@ -272,7 +272,7 @@ def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate, bitmaps):
     return n_lists
 
 
-@inner_borrowing
+@inner
 def find_best(scorer, counts, ids, size, k, work):
     """Find the k best documents of one query among those that share a feature with it, and put them into `work.best`.
 
@@ -411,7 +411,7 @@ def find_best(scorer, counts, ids, size, k, work):
     work.n_pairs[0] += n_scored
 
 
-@inner
+@jit
 def rarest_first(ids, post_ptr):
     """Return the features of a query, by their ids int32[n], in the order in which `find_best` reads their lists.
 
@@ -420,7 +420,7 @@ def rarest_first(ids, post_ptr):
     return by_rarity(ids.copy(), post_ptr)  # a copy may be written, as what RadGraph F1 passes
 
 
-@inner_borrowing
+@inner
 def find_by_family(scorer, row, met, ids, k, work):
     """Run `find_best` with features of one family, counted in row `row` of `work.counts`.
 
@@ -446,7 +446,6 @@ def _(left, scorer, d, j):
     return bound(scorer, j, _count_shared(left.of_a, d, scorer.index), _count_shared(left.of_b, d, scorer.index))
 
 
-@inner
 def find_in_family(scorer, ids, k, work):
     """Do what `find` says for a scorer of one family: `ids`, int32[n], are the query's features."""
     find_by_family(scorer, 0, work.counts[1, :0], rarest_first(ids, scorer.index.post_ptr), k, work)
@@ -492,7 +491,7 @@ def _count_shared(ids, d, index):
     return n
 
 
-@inner_borrowing
+@inner
 def check_dropped(scorer, q, n_queries, left, k, work):
     """Check the search of query q: score random documents that it did not select, and compare the scores with bounds.
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inner, jit, jit_borrowing
+from metric_oracle.kernels._jit import inner, jit
 
 
-@jit_borrowing
+@jit
 def sort(values):
     """Sort `values`, int64[n], in place, ascending, by a heap sort: O(n log n) for any input."""
     n = len(values)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from metric_oracle.kernels._build import table_size
-from metric_oracle.kernels._jit import inner, inner_borrowing, jit
+from metric_oracle.kernels._jit import inner, jit
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio, odd: spreads numbers over hash tables
 PART, BLANK, FIRST = 0, 1, 2  # a byte of a token; one between tokens; one that begins a token
@@ -49,7 +49,7 @@ def split_tokens(content, text_ptr, role):
     return ids[:at].copy(), ptr, found[:n, 1].copy(), found[:n, 2].copy()
 
 
-@inner_borrowing
+@inner
 def _split_until_full(content, text_ptr, role, ids, ptr, found, table, begun):
     """Go on where an earlier call ended until `found` has no room for another token.
 

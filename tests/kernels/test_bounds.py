@@ -743,8 +743,18 @@ def best_rows(scores: list[float], rows: list[list[int]], k: int) -> list[tuple]
 def expanded(best, row_ptr, row_id, k: int) -> tuple:
     """Return rows, scores and ties of the list of one query."""
     found = Answers(np.full((1, k), -7), np.full((1, k), np.nan), np.full((1, k), -7), np.full(1, -np.inf))
-    expand(best, row_ptr, row_id, k, found, 0)
+    expand_list(best, row_ptr, row_id, k, found)
     return found.rows[0], found.scores[0], found.ties[0]
+
+
+@jit
+def expand_list(best, row_ptr, row_id, k, found):
+    expand(best, row_ptr, row_id, k, found, 0)
+
+
+@jit
+def insert_one(document, score, row_ptr, k, best):
+    insert(document, score, row_ptr, k, best)
 
 
 def inserted(scores: list[float], rows: list[list[int]], k: int, orders: list[list[int]]) -> list[tuple]:
@@ -756,7 +766,7 @@ def inserted(scores: list[float], rows: list[list[int]], k: int, orders: list[li
         reset(best, -np.inf)
         low = -np.inf
         for document in order:
-            insert(document, scores[document], row_ptr, k, best)
+            insert_one(document, scores[document], row_ptr, k, best)
             assert low <= threshold(best, k)
             low = threshold(best, k)
         out = expanded(best, row_ptr, row_id, k)

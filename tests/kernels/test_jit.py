@@ -26,7 +26,7 @@ def test_compiles_where_no_folder_for_compiled_code_can_be_written(monkeypatch):
 
 
 def test_a_function_may_allocate_whoever_compiles_it_first():
-    @_jit.inner
+    @_jit.jit
     def copy(values):
         return values.copy()
 
@@ -34,15 +34,53 @@ def test_a_function_may_allocate_whoever_compiles_it_first():
     def double(values):
         return 2 * copy(values).sum()
 
-    @_jit.inner_borrowing
+    @_jit.inner
     def borrow(values):
         return double(values)
 
-    @_jit.jit_borrowing
+    @_jit.jit
     def first(values):
         return borrow(values)
 
     assert first(np.arange(3)) == 6
+
+
+def test_functions_that_count_no_references_give_and_get_no_arrays():
+    """An array would be freed while it is used, or never."""
+
+    @_jit.jit
+    def copy(values):
+        return values.copy()
+
+    @_jit.inner
+    def same(values):
+        return values
+
+    @_jit.inner
+    def parts(values):
+        return 0, (values, values[1:])
+
+    @_jit.inner
+    def borrow(values):
+        return copy(values).sum()
+
+    for function in (same, parts, borrow):
+
+        def call(values):
+            return function(values)  # noqa: B023
+
+        with pytest.raises(TypeError, match=rf"{function.__name__} is @inner: it must not return arrays"):
+            _jit.jit(call)(np.arange(3))
+
+    @_jit.inner
+    def allocate(n):
+        return np.zeros(n).sum()
+
+    def call(n):
+        return allocate(n)
+
+    with pytest.raises(Exception, match="Only accept returning of array"):
+        _jit.jit(call)(3)
 
 
 @pytest.mark.parametrize(

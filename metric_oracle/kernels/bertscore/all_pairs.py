@@ -15,7 +15,7 @@ import numpy as np
 
 from metric_oracle.kernels import _target
 from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma
-from metric_oracle.kernels._jit import inlined, jit
+from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._simd import LANES, dot, dot_error, widen
 from metric_oracle.kernels._simd_codes import code_tokens, make_candidates, make_near
 from metric_oracle.kernels.bertscore.bounds import LONGEST
@@ -220,7 +220,7 @@ def _multiply(n_pairs, g, queries, scratch):
     scratch.closest[0] = closest
 
 
-@inlined
+@inner
 def _mean(weights, values):
     """Return the mean of the first values, as many as there are weights, weighted; 0 if the weights add up to 0."""
     total = 0.0

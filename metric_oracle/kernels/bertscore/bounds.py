@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels._errors import FLOAT32, FLOAT64, gamma, product_error
-from metric_oracle.kernels._jit import inlined, inner, inner_borrowing, jit
+from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._simd import LANES, prefetch
 from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, make_bounds, make_recall
 from metric_oracle.kernels.bertscore.exact import length_of, mean_of_maxima
@@ -143,7 +143,7 @@ def fill_tables(cosines, first_cell, rise, work, tables):
         work.ends[m, 1] = tables.ends[best + UNIT, 1]
 
 
-@inlined
+@inner
 def _add_cells(u, begin, n_tokens, corpus, work):
     """Write to `work.means` the weighted sums of upper and lower bounds on each token's best cosine, by cells.
 
@@ -182,7 +182,7 @@ def bound_precisions(documents, corpus, work, margins):
         work.lower[i] = work.means[1] / total - margin if total > 0 else 2.0
 
 
-@inlined
+@inner
 def _mix_recall(u, begin, corpus, coded, work, margins):
     """Bound the recall of document u from above, by the codes of its first `begin` tokens and the cells of the rest.
 
@@ -203,7 +203,7 @@ def _mix_recall(u, begin, corpus, coded, work, margins):
     return recall
 
 
-@inlined
+@inner
 def bound_recall(u, corpus, coded, work, margins):
     """Return an upper bound on the recall of document u, from the cells of its tokens.
 
@@ -223,7 +223,7 @@ def bound_means(u, corpus, coded, margin):
     return along - np.float64(coded.scalars[3]) * corpus.mean_off[u] - margin
 
 
-@inlined
+@inner
 def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
     """Write the maxima of the bounds by codes for `n_tokens` tokens of document u from `begin` on, both ways.
 
@@ -253,7 +253,7 @@ def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
             _bounds4(q, n_steps, lane, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column)
 
 
-@inlined
+@inner
 def chunk_of(n):
     """Return the number of tokens of a report whose codes are read at a time for a query of n tokens.
 
@@ -262,7 +262,7 @@ def chunk_of(n):
     return CHUNK // lanes_of(n, (n - 1) // LANES)
 
 
-@inlined
+@inner
 def prefetch_codes(u, n_query, corpus):
     """Prefetch codes and weights of the first two chunks of document u, and the cells of all its tokens.
 
@@ -290,7 +290,7 @@ class Known(NamedTuple):
     is_whole: bool
 
 
-@inlined
+@inner
 def bound_by_codes(part, u, known, corpus, coded, work, margins):
     """Return upper bounds on precision and recall of document u by the codes of its tokens, read chunk after chunk.
 
@@ -329,7 +329,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins):
     return precision, mean_of_maxima(coded.weights, work.column) + margins.code, mixed_precision, mixed_recall
 
 
-@inner_borrowing
+@inner
 def bound_codes_below(u, corpus, coded, work, margins):
     """Return lower bounds on precision and recall of document u, from the codes of its tokens.
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inner, jit, jit_borrowing
+from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels.bertscore.bounds import (
     Known,
     bound_by_codes,
@@ -216,13 +216,12 @@ def similar_length(n, document, ptr):
     return first, bisect_right(document, -2 * n, key=lambda u: 3 * (ptr[u] - ptr[u + 1]))
 
 
-@jit_borrowing
+@jit
 def search_cells(part, items, corpus, query, margins, work, threshold):
     """Run the first stage: list, in `work`, the items that bounds by cells do not drop, and return their number.
 
     `bound_precisions` was called before. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN; `threshold`,
-    float64[1], is that of `ItemScores`. It is compiled without reference counts, as `search_codes`: those of the slices
-    of `work` would take a sixth of the time.
+    float64[1], is that of `ItemScores`.
     """
     n_items = len(items.document)
     n = len(query.weights)
@@ -257,7 +256,7 @@ def search_cells(part, items, corpus, query, margins, work, threshold):
     return n_kept
 
 
-@jit_borrowing
+@jit
 def search_codes(part, n_kept, items, corpus, query, margins, work, threshold):
     """Run the second stage: bound the first `n_kept` items of `work.kept` by codes, drop those below the threshold.
 

@@ -6,7 +6,7 @@ implementation, so that every bit agrees.
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inlined, inner, jit
+from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._llvm import STEP
 from metric_oracle.kernels._simd import LANES, exact_products, exact_squares, make_dots
 from metric_oracle.kernels._simd import widen as widen_halves
@@ -40,7 +40,7 @@ def widen(u, corpus, work):
                 work.wide[t, d] = corpus.states[first + t, d]
 
 
-@inlined
+@inner
 def mean_of_maxima(weights, column):
     """Return the weighted mean of the best cosines of a query's tokens: those in `column`, float32[passes, LANES].
 
@@ -87,7 +87,7 @@ def approximate(u, corpus, query, work):
     return total / weight if weight > 0 else 0.0, mean_of_maxima(query.weights, work.column)
 
 
-@inner
+@jit
 def exact(u, corpus, query, work):
     """Return precision and recall of document u with a `Query` in float64, with the bits of the reference.
 

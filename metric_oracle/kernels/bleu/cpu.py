@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
-from metric_oracle.kernels._jit import compiled_for, inner, inner_borrowing, jit
+from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import SLACK, Features, count_marked, features_of
 from metric_oracle.kernels._overlap_counts import bound
 from metric_oracle.kernels._pairs import score_of
@@ -112,7 +112,7 @@ def _(scorer, d, j):
     return _score(d, j, query.order, query.coco, query.length, scorer.index, scorer.buckets, scorer.mark)
 
 
-@inner_borrowing
+@inner
 def _is_reachable(scorer, k, work):
     """Return whether any document that shares unigrams but no bigram with the query can reach the threshold.
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from metric_oracle.kernels import _overlap_search as driver
 from metric_oracle.kernels._errors import FLOAT64, underflow
-from metric_oracle.kernels._jit import compiled_for, inner, inner_borrowing, jit
+from metric_oracle.kernels._jit import compiled_for, inner, jit
 from metric_oracle.kernels._overlap import ROWS, Features, postings
 from metric_oracle.kernels._overlap_counts import count_at_least, largest
 from metric_oracle.kernels._pairs import begin_query, count_pairs, count_run, end_query, score_of
@@ -157,7 +157,7 @@ def _least(theta, penalty, remainder, slack):
     return max(least, np.float32(2.0**-126))
 
 
-@inner_borrowing
+@inner
 def _score_start(scorer, lo, hi, remainder, k, work):
     """Score the most promising document exactly, to get a threshold early, and insert it into `work.best`.
 
@@ -179,7 +179,7 @@ def _score_start(scorer, lo, hi, remainder, k, work):
     _insert(scorer, d, bucket, remainder, driver.WARM_START, k, work)
 
 
-@inner_borrowing
+@inner
 def _insert(scorer, d, j, remainder, stage, k, work):
     """Score document d of bucket j, compare the score with its bound, and insert it if it is among the k best.
 
@@ -195,7 +195,7 @@ def _insert(scorer, d, j, remainder, stage, k, work):
     scorer.total[d] = -np.inf
 
 
-@inner
+@jit
 def order_grams(batch, q, index):
     """Return the n-grams of query q, by their `mass` per posting to read, greatest first, as a `ReadingOrder`.
 
@@ -220,7 +220,7 @@ def order_grams(batch, q, index):
     return ReadingOrder(gram, factor, remainder)
 
 
-@inner_borrowing
+@inner
 def _read(factor, of_order, index, begin, end, total):
     """Add the contribution of one feature to the sums, `total`, of the documents of ``index.post_unit[begin:end]``.
 
@@ -231,7 +231,7 @@ def _read(factor, of_order, index, begin, end, total):
         total[d] += factor * of_order[d]
 
 
-@inner_borrowing
+@inner
 def _is_settled(scorer, lo, hi, remainder, theta, to_read):
     """Return whether to stop reading posting lists and to score the documents that are left.
 
@@ -249,7 +249,7 @@ def _is_settled(scorer, lo, hi, remainder, theta, to_read):
     return n_passing * SCORE_COST <= to_read
 
 
-@inner_borrowing
+@inner
 def _find_best(scorer, k, work):
     """Insert every document that may be listed and shares an n-gram with the query into `work.best`.
 
@@ -336,7 +336,7 @@ def _mark_query(batch, q, mark, weight, value):
             weight[batch.id[p]] = batch.weight[g]
 
 
-@inner
+@jit
 def _penalties(buckets, reference_length):
     """Return the penalty for the length of each bucket against a query of `reference_length` words: float64[C]."""
     out = np.empty(len(buckets))

@@ -81,7 +81,7 @@ class Places(NamedTuple):
     match: np.ndarray  # int64[longest document], scratch: the position that each word of a document matches
 
 
-@inner
+@jit
 def _entries(batch, q):
     """Return the parts of `words`, `reach` and `reach_at` (see `StemBatch`) that belong to query q."""
     words = batch.words[batch.words_ptr[q] : batch.words_ptr[q + 1]]
@@ -89,7 +89,7 @@ def _entries(batch, q):
     return words, batch.reach[begin:end], batch.reach_at[begin:end]
 
 
-@inner
+@jit
 def find_places(batch, q, space):
     """Return the `Places` of query q, which use the arrays of `space`; `forget_places` resets these."""
     words, reach, reach_at = _entries(batch, q)
@@ -130,7 +130,7 @@ def find_places(batch, q, space):
     )
 
 
-@inner
+@jit
 def forget_places(batch, q, space):
     """Reset the entries of `space` that `find_places` has changed for query q to zero."""
     words, reach, _ = _entries(batch, q)

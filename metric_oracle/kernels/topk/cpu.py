@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inner, jit_borrowing
+from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._sort import sink, sort
 
 
@@ -62,20 +62,20 @@ def new_bests(n: int, n_documents: int) -> Best:
     )
 
 
-@inner
+@jit
 def best_of(bests, i):
     """Return the `Best` of query i, from what `new_bests` returned."""
     return Best(bests.document[i], bests.score[i], bests.state[i], bests.floor[i], bests.excluded[i], bests.of_list)
 
 
-@jit_borrowing
+@inner
 def reset(best, floor):
     """Remove all documents from `best`; from now on those that score below `floor` are not inserted."""
     best.state[:] = 0
     best.floor[0] = floor
 
 
-@jit_borrowing
+@inner
 def begin(best, answers, q):
     """Prepare `best` for query q: remove all documents, set the floor to its limit, count the rows its lists exclude.
 
@@ -135,7 +135,7 @@ def threshold(best, k):
     return best.score[0] if best.state[1] >= k else best.floor[0]
 
 
-@jit_borrowing
+@inner
 def insert(document, score, row_ptr, k, best):
     """Insert a document unless its score is below `threshold`, and remove documents that k rows are now better than.
 
@@ -220,7 +220,7 @@ def _sort_descending(best):
     best.state[0] = n
 
 
-@jit_borrowing
+@inner
 def expand(best, row_ptr, row_id, k, answers, q):
     """Write the k best rows of each list of query q into `answers`, and reset the counts of excluded rows.
 
