@@ -42,7 +42,7 @@ def jit(function: Callable[..., Any]) -> Any:
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Compile the decorated function into each compiled function that calls it, without counting references to arrays.
+    """Compile the decorated function into the compiled functions that call it, without counting references to arrays.
 
     Only there it is optimised and becomes machine code (`_inner.py`). Called from Python it runs uncompiled. It must
     allocate nothing and return no arrays, because its caller holds those that it uses; other functions are `jit`. In

@@ -240,15 +240,15 @@ def count_shared(corpus, batch, query, document, first, last):
 
 
 # ---- all documents ---------------------------------------------------------------------------------------------------
-# Their counts are those of `count_shared`, but found by posting lists, which takes a tenth of the time.
+# The counts equal those of `count_shared`. Counting them from the posting lists takes a tenth of the time.
 
 
 @inner
 def _score(form, matched, sizes, of_query, families, d, size):
-    """Return the score of document d by `score_of`, from three counts of each of four families.
+    """Return what `score_of` returns for document d, whose counts in the four `families` this collects.
 
-    `matched`, uint8 or int32[F, D], has its matches, `sizes`, int32[.., D], the sizes of all families, and `of_query`
-    those of the query in these four; `size` is that of the document in the first of them.
+    `matched`, uint8 or int32[F, D], has the matches of all documents, `sizes`, int32[.., D], their sizes in all
+    families, `of_query` the sizes of the query in the four, and `size` is that of the document in the first of them.
     """
     first, b, c, e = families
     return score_of(
@@ -277,7 +277,7 @@ def compiled_scan(form: Any, first: int, last: int) -> Any:
     The compiler knows the values, not only their types as in a search: without their branches loops are vectorised
     (BLEU-2 with 42,000 documents: 0.11 rather than 0.36 ms). There are at most four families.
     """
-    # Always four, because the number of counts is a type: the last one fills up.
+    # Numba fixes the length of a tuple when it compiles, so there are always four families: the last one is repeated.
     families = a, b, c, e = first, min(first + 1, last - 1), min(first + 2, last - 1), min(first + 3, last - 1)
 
     def scan(queries, q, index, runs, matched, out):
@@ -292,7 +292,7 @@ def compiled_scan(form: Any, first: int, last: int) -> Any:
                 for p in range(np.uint64(index.post_ptr[v]), np.uint64(index.post_ptr[v + 1])):
                     of_family[np.uint32(index.post_unit[p])] += 1
         sizes, own = index.sizes, queries.sizes[q]
-        # Read before the loops: as far as the compiler knows, `out` may overlap with `own`.
+        # Read before the loops: the compiler must assume that writing to `out` changes `own`.
         of_query = np.int64(own[a]), np.int64(own[b]), np.int64(own[c]), np.int64(own[e])
         for i in range(len(runs)):
             begin, end, size = np.uint64(runs[i, 0]), np.uint64(runs[i, 1]), runs[i, 2]
@@ -303,16 +303,17 @@ def compiled_scan(form: Any, first: int, last: int) -> Any:
                 for d in range(begin, end):
                     out[d] = _score(form, matched, sizes, of_query, families, d, sizes[first, d])
 
-    # As in `_overlap_search.compiled_search`; stored code depends on the sources of the metric.
+    # Machine code is stored by module and name, see `_overlap_search.compiled_search`: with those of the metric, each
+    # metric has a store of its own, which is current until the metric's sources change.
     scan.__qualname__ = f"scan_{type(form).__name__}"
     scan.__module__ = type(form).__module__
     return jit(scan)
 
 
 def runs_of(buckets):
-    """Return first document, the one after the last and size of runs of documents of equal size: int64[R, 3].
+    """Return, for each run of documents of equal size, its first document, its end and the size: int64[R, 3].
 
-    They are the length buckets, or one run of all documents, of size -1, if the documents of a bucket differ.
+    The runs are the length buckets. If documents of one bucket differ in size, all documents are one run of size -1.
     """
     if (buckets[:, 2] == buckets[:, 3]).all():
         return buckets[:, :3].copy()

@@ -614,11 +614,11 @@ class DrivenKernel(Kernel):
 
 
 class SetKernel(DrivenKernel):
-    """Base of those whose counts are numbers of features: shared, of the document and of the query, in each family."""
+    """Base of the backends whose scores follow from the sizes of sets of features and of their intersections."""
 
     @property
     def families(self) -> tuple[int, int]:
-        """Return the first of the families of features that are compared, and the one after the last."""
+        """Return the range of the families of features that are compared: its first family, and its end."""
         return 0, 1
 
     def new_space(self, corpus):

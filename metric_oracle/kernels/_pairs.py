@@ -17,7 +17,10 @@ def begin_query(space, batch, q):
 
 
 def count_run(space, query, corpus, documents, counts):
-    """Write the counts of `documents`, int64[n], with a query, what `begin_query` returned, into `counts`, [C, n]."""
+    """Write the C counts of each pair of a query and `documents`, int64[n], into `counts`, [C, n].
+
+    `query` is what `begin_query` returned.
+    """
     raise NotImplementedError
 
 
@@ -27,7 +30,7 @@ def end_query(space, batch, q):
 
 
 def score_of(form, counts):
-    """Return the score of a pair from its counts, C numbers; `form` has the options of the metric."""
+    """Return the score of a pair from its C counts; `form` has the options of the metric."""
     raise NotImplementedError
 
 

@@ -189,7 +189,7 @@ class Backend(driver.SetKernel):
 
     @property
     def families(self):
-        """Return the first of the families of n-grams that are compared, and the one after the last."""
+        """Return the range of the families of n-grams that are compared: its first family, and its end."""
         return 0, self.order
 
     def components(self, counts):

@@ -97,7 +97,7 @@ def bleu(m1, m2, m3, m4, length, reference_length, order, coco):
 
     Lengths are in tokens, and `coco` is as in `precision`.
     """
-    # Computed without a test first: LLVM vectorises this form, roots and divisions too.
+    # Also computed where nothing matches: LLVM vectorises loops over this form, which has no branch.
     score = brevity(max(length, 1), reference_length, coco)
     score *= geometric_mean(m1, m2, m3, m4, length, order, coco)
     return score if m1 > 0 else 0.0

@@ -14,7 +14,7 @@ from metric_oracle.kernels.jaccard.score import jaccard
 
 
 class JaccardForm(NamedTuple):
-    """Says that scores are Jaccard coefficients, see `_overlap_search.py` and `_pairs.py`; there are no options."""
+    """The options of the Jaccard coefficient, of which there are none; see `_overlap_search.py` and `_pairs.py`."""
 
 
 class Jaccard(NamedTuple):

@@ -176,7 +176,7 @@ class Backend(driver.SetKernel):
 
     @property
     def families(self):
-        """Return the first of the families that are compared, and the one after the last."""
+        """Return the range of the families that are compared: its first family, and its end."""
         return self.family_a, max(self.family_a, self.family_b) + 1
 
     def sizes(self, buckets):
