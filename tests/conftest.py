@@ -22,11 +22,13 @@ import metric_oracle as mo
 from metric_oracle import cli
 from metric_oracle.encoders import token_states
 from metric_oracle.indexes import stems
-from metric_oracle.kernels import _device
+from metric_oracle.kernels import _device, _jit
 from metric_oracle.projects import FIRST, write_entry
+from metric_oracle.retrieval import kernels
 from support import PROFILE, PROFILES, assert_refused, lacking, write_corpus
 from support.encoder import FakeEncoder
 from support.interpreted import run_once
+from support.small import AS_SHIPPED, as_in_a_new_process
 
 # Threads that wait for those of another worker spin. Tests of several threads ask for them; PyTorch is not loaded yet.
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
@@ -53,6 +55,23 @@ settings.load_profile(PROFILE)
 def one_thread_of_blas():
     """Keep NumPy's products on one thread where workers share the processors, as those of PyTorch above."""
     with threadpool_limits(1 if IS_WORKER else None, user_api="blas"):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled():
+    """Have kernels do small work too, as on a machine where they are stored; see `small_work`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in AS_SHIPPED:
+            patch.setattr(kernels, name, -1.0)
+        patch.setattr(_jit, "FEW", -1)
+        yield
+
+
+@pytest.fixture
+def small_work():
+    """Let plain scorers do small work, as in a new process."""
+    with as_in_a_new_process():
         yield
 
 

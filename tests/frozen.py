@@ -40,6 +40,7 @@ from metric_oracle.corpora.label_tables import read_labels
 from metric_oracle.survey.folder import open_survey
 from metric_oracle.synthetic.example import write_example
 from support import write_srr
+from support.small import as_in_a_new_process
 from support.terminal import Terminal
 
 ROOT = Path(__file__).parents[1]
@@ -90,6 +91,21 @@ SESSIONS = {
         baseline expectation INDEX test.csv -m bleu --out chance.parquet
         baseline expectation INDEX test.csv -m rouge-l
         baseline nearest INDEX test.csv -m bleu --corpus-vectors train.npz --query-vectors test.npz --out near.parquet
+        """,
+    ),
+    "kernels": (
+        (),
+        """
+        build-index train --out INDEX --quiet
+        retrieve INDEX test -m radgraph --backend cpu --out radgraph.parquet
+        retrieve INDEX test -m bleu --backend cpu --no-text --out bleu.parquet
+        retrieve INDEX test -m rouge-l --backend cpu --no-text --out rouge.parquet
+        retrieve INDEX test -m cider-d --backend cpu --no-text --out cider.parquet
+        retrieve INDEX test -m radgraph+chexbert:agreement --backend cpu --no-text --out sum.parquet
+        build-index train --out SET --shard-rows 200 --quiet
+        retrieve SET test -m radgraph --backend cpu --part 1/2 --out part-1.parquet
+        retrieve SET test -m radgraph --backend cpu --part 2/2 --out part-2.parquet
+        merge part-1.parquet part-2.parquet --out merged.parquet
         """,
     ),
     "parts": (
@@ -352,10 +368,11 @@ def surroundings(folder):
 
 
 def run(words, *, is_terminal):
-    """Run a command in this process; return its exit code, stdout and stderr."""
+    """Run a command in this process as in one of its own; return its exit code, stdout and stderr."""
     out, err = [], []
     sys.argv = ["oracle", *words]
     with (
+        as_in_a_new_process(),
         redirect_stdout(Terminal(out, is_terminal=is_terminal)),
         redirect_stderr(Terminal(err, is_terminal=False)),
     ):

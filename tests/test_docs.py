@@ -48,6 +48,7 @@ PICTURES = (
     ("docs/gallery.md", "gallery.png", "gallery.png"),
 )
 LEFT_OUT = "[...]\n"
+pytestmark = pytest.mark.usefixtures("small_work")
 
 
 def run_command(line, said):

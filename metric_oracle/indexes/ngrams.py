@@ -32,7 +32,7 @@ from metric_oracle.indexes.features import (
 )
 from metric_oracle.indexes.lists import distinct_in_order, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import BATCH, Columns, Stored, Strings, check_ids, check_offsets, read_arrays, release
-from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, renumber, reorder
+from metric_oracle.kernels._build import distinct_lists, number_grams, place_features, reorder
 from metric_oracle.kernels._overlap import Features, SequenceBatch, SequenceCorpus
 from metric_oracle.kernels._tokens import BLANK, FIRST, PART, split_tokens
 from metric_oracle.kernels.contract import read_only
@@ -321,17 +321,14 @@ def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarra
             words = [lowered[i:j] for i, j in spans]
         else:
             words = [content[i:j].decode(errors="surrogatepass") for i, j in spans]
-        renumber(ids, np.fromiter(map(number.__getitem__, words), np.int32, len(words)))
-        parts.append(ids)
+        parts.append(np.fromiter(map(number.__getitem__, words), np.int32, len(words))[ids])
         lengths.append(np.diff(ptr))
         if len(texts) > BATCH:
             release()  # the texts are read once and in order, so their pages are not needed again
     words = sorted(number)
     rank = np.empty(len(words), np.int32)
     rank[np.fromiter(map(number.__getitem__, words), np.int64, len(words))] = np.arange(len(words))
-    flat = np.concatenate(parts)
-    renumber(flat, rank)
-    return words, flat, np.cumsum(np.concatenate(lengths))
+    return words, rank[np.concatenate(parts)], np.cumsum(np.concatenate(lengths))
 
 
 def _ends(sequences: Sequence[Sized]) -> np.ndarray:

@@ -8,12 +8,12 @@ of a document, such as an n-gram. Ragged lists are an array of values and an arr
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inner, jit
+from metric_oracle.kernels._jit import inner, linear
 
 _MIX = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, odd: spreads numbers over hash tables
 
 
-@jit
+@linear
 def reorder(fwd_ptr, fwd_id, order):
     """Return the ragged lists with the indices `order`, in this order, as offsets, int64[n + 1], and values.
 
@@ -30,7 +30,7 @@ def reorder(fwd_ptr, fwd_id, order):
     return new_ptr, out
 
 
-@jit
+@linear
 def distinct_lists(ptr, values):
     """Find the distinct lists among n ragged lists of integers by hashing; those of equal hashes are compared in full.
 
@@ -89,7 +89,7 @@ def find_key(table, keys, key):
     return slot
 
 
-@jit
+@linear
 def posting_offsets(fwd_id, n_features):
     """Return the offset of the posting list of each feature: int64[n_features + 1].
 
@@ -104,7 +104,7 @@ def posting_offsets(fwd_id, n_features):
     return post_ptr
 
 
-@jit
+@linear
 def invert_lists(fwd_ptr, fwd_id, post_ptr, first, last):
     """Return the posting lists of the features first .. last - 1: the documents with each, ascending, by counting sort.
 
@@ -122,7 +122,7 @@ def invert_lists(fwd_ptr, fwd_id, post_ptr, first, last):
     return post_unit
 
 
-@jit
+@linear
 def note_buckets(post_ptr, post_unit, first, last, bucket_of_document, skip_slot, skip):
     """Write where each length bucket begins in the posting lists of some features, so that a search can skip to it.
 
@@ -155,14 +155,7 @@ def note_buckets(post_ptr, post_unit, first, last, bucket_of_document, skip_slot
             skip[skip_slot[v], bucket:] = post_ptr[v + 1] - post_ptr[v]
 
 
-@jit
-def renumber(ids, number):
-    """Replace each id of the array `ids` by ``number[id]``, in place."""
-    for p in range(len(ids)):
-        ids[p] = number[ids[p]]
-
-
-@jit
+@linear
 def number_grams(ptr, words, gram, order, n_words, most):
     """Replace the number of each (n - 1)-gram by that of the n-gram that begins at the same word, in place.
 
@@ -223,7 +216,7 @@ def _number_until_full(ptr, words, gram, order, n_words, most, keys, table, begu
     return len(ptr) - 1, 0, n
 
 
-@jit
+@linear
 def place_features(ptr, gram, rank, order, place, fwd_id, first, most):
     """Write the features of one order of n-grams into the forward index.
 
@@ -279,7 +272,7 @@ def place_features(ptr, gram, rank, order, place, fwd_id, first, most):
     return repeats
 
 
-@jit
+@linear
 def number_rows(rows, n_bits):
     """Find the distinct rows of a matrix, uint32[n, d] or uint8[n, d], and number them in order of first appearance.
 
@@ -306,7 +299,7 @@ def number_rows(rows, n_bits):
     return first[:n].copy(), number
 
 
-@jit
+@inner
 def _equal(rows, a, b):
     """Return whether rows a and b of the matrix `rows` are equal."""
     for j in range(rows.shape[1]):  # noqa: SIM110 - compiled

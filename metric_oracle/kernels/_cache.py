@@ -30,6 +30,7 @@ import numpy as np
 
 from metric_oracle.base.locks import alone
 from metric_oracle.kernels import _target
+from metric_oracle.kernels._compiling import check_may_compile
 
 # The releases of Numba whose cache was read and tested (tests/kernels/test_cache.py), as beginnings of their versions.
 KNOWN = ("0.68.",)
@@ -226,6 +227,7 @@ def _compile_once(compiled: Any) -> None:
         """Return stored machine code or None; where there is none, lock the signature and look again."""
         found = load(signature, context)
         if found is None:
+            check_may_compile()
             lock = Path(f"{stored._cache_file._index_path}.{_digest([str(signature)])[:16]}.lock")
             # A progress bar shows that it waits as that it compiles.
             waiting = event.trigger_event("numba:compile", {"dispatcher": compiled})

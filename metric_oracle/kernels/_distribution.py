@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import inner, jit
+from metric_oracle.kernels._jit import inner, jit, linear
 from metric_oracle.kernels._sort import order_of
 
 BINS = 4096  # of one query at most: 128 KiB of counters, which stay in the second cache
@@ -127,7 +127,7 @@ def _find(rank, home, n, scratch):
     return values[last]
 
 
-@jit
+@linear
 def summarise(scores, rows, ranks, scratch, out):
     """Describe the scores of all corpus rows with one query.
 

@@ -1,12 +1,12 @@
 """Sorting the feature keys of many graphs at once, where each graph has only a few."""
 
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._jit import linear
 from metric_oracle.kernels._sort import sort
 
 FEW = 32  # keys that insertion sorts faster than a heap
 
 
-@jit
+@linear
 def sort_distinct(graph, key):
     """Sort the keys of each graph in place, and remove repeated ones; return the number of pairs that are left.
 

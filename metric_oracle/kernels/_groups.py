@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._jit import jit
+from metric_oracle.kernels._jit import linear
 
 
 class Cells(NamedTuple):
@@ -30,7 +30,7 @@ class Cells(NamedTuple):
     column_of_query: np.ndarray  # int64[R], the columns that hold each distinct query
 
 
-@jit
+@linear
 def distinct_pairs(cells, first, last, n_documents, query, document, cell, pair):
     """List the distinct pairs of a query and a document among the cells of queries first .. last - 1, query by query.
 
@@ -61,14 +61,7 @@ def distinct_pairs(cells, first, last, n_documents, query, document, cell, pair)
     return n, m
 
 
-@jit
-def fill_cells(scores, cell, pair, out):
-    """Write the score of each pair into all cells that it fills: ``out[cell[i]] = scores[pair[i]]``."""
-    for i in range(len(cell)):
-        out[cell[i]] = scores[pair[i]]
-
-
-@jit
+@linear
 def mirror_cells(cells, out):
     """Copy, in `out`, the scores of symmetric matrices to their mirrored cells, which `distinct_pairs` left out."""
     for g in range(len(cells.cell_ptr) - 1):

@@ -6,6 +6,8 @@ agree to the last bit.
 """
 
 from collections.abc import Callable
+from functools import cache, wraps
+from types import FunctionType
 from typing import Any
 
 from metric_oracle.kernels import _environment  # noqa: F401, before Numba
@@ -13,9 +15,11 @@ from metric_oracle.kernels import _environment  # noqa: F401, before Numba
 # isort: split
 import numba
 import numba.extending
+import numpy as np
 
 from metric_oracle.kernels import _inner
 from metric_oracle.kernels._cache import stored
+from metric_oracle.kernels._compiling import NotStoredError, only_stored
 
 # No function here is called back from C. The last two are named because Numba takes flags that are not named from the
 # function for which one is compiled first.
@@ -27,6 +31,9 @@ _FLAGS: dict[str, Any] = {
     "forceinline": False,
     "_nrt": True,
 }
+# Elements of the largest array that the interpreter takes from one `linear` function, in all calls of a process, before
+# the function is compiled: about a microsecond each, which is less than the compiler needs.
+FEW = 300_000
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -39,6 +46,54 @@ def jit(function: Callable[..., Any]) -> Any:
         return stored(numba.njit(cache=True, **_FLAGS)(function))
     except RuntimeError:  # no folder can be written, or Numba is unknown
         return numba.njit(**_FLAGS)(function)
+
+
+def linear(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile the decorated function, whose time is linear in the size of its arrays, unless there is little to do.
+
+    Where its machine code is not stored, the interpreter runs the same source for the first `FEW` elements. The results
+    are the same to the bit. Only Python may call the function.
+    """
+    compiled, interpreted = jit(function), 0
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        """Call the machine code, or let the interpreter run the function."""
+        nonlocal interpreted
+        size = max(value.size for value in arguments if isinstance(value, np.ndarray))
+        if interpreted + size > FEW:
+            return compiled(*arguments)
+        try:
+            with only_stored():
+                return compiled(*arguments)
+        except NotStoredError:
+            interpreted += size
+        with np.errstate(over="ignore"):  # hashes are products modulo 2**64
+            return uncompiled(function)(*arguments)
+
+    return call
+
+
+@cache
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a copy of a function that calls the Python functions from which those that it calls are compiled."""
+    function = getattr(function, "py_func", function)
+    assert isinstance(function, FunctionType)
+    called = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    ours = {
+        name: uncompiled(value)
+        for name, value in called.items()
+        if callable(value) and not isinstance(value, type) and getattr(value, "__module__", "").startswith(__package__)
+    }
+    copied = FunctionType(
+        function.__code__,
+        {**function.__globals__, **ours},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copied.__kwdefaults__ = function.__kwdefaults__
+    return copied
 
 
 def inner(function: Callable[..., Any]) -> Any:

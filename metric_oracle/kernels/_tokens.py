@@ -3,13 +3,13 @@
 import numpy as np
 
 from metric_oracle.kernels._build import table_size
-from metric_oracle.kernels._jit import inner, jit
+from metric_oracle.kernels._jit import inner, linear
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio, odd: spreads numbers over hash tables
 PART, BLANK, FIRST = 0, 1, 2  # a byte of a token; one between tokens; one that begins a token
 
 
-@jit
+@linear
 def split_tokens(content, text_ptr, role):
     """Cut texts into tokens, and number the distinct tokens by first appearance.
 

@@ -163,9 +163,10 @@ class ScoredWhole(Kernel):
     """Base of the backends without a bound: every document is scored by `score_all`, and the best are selected."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
+    sign: float = 1.0  # -1.0 if lower scores are better
 
     def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
         """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
         documents = np.arange(len(corpus.row_ptr) - 1)
         for q, scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
-            answers.put(q, documents, scores, corpus, k)
+            answers.put(q, documents, scores, corpus, k, self.sign)

@@ -210,7 +210,7 @@ def mine(
         message = "no anchor scores with itself as well as the best does."
         best = _best_with_themselves(planned)
         chosen = chosen.among(best, "self-score below the best", message, "Give other anchors.")
-    search = _Search(planned, selection, text, positives)
+    search = _Search(planned.settled(len(chosen.rows)), selection, text, positives)
     part = _OwnBlocks.of_option(settings.part, _blocks(planned.index, chosen.rows))
     with Job.open(path.with_name(f".{path.name}.unfinished"), "search.json", "run of `mo.mine`") as job:
         _claim(job, part.blocks, checksum(_identity(search, chosen.rows, settings.part)), path)
@@ -495,8 +495,7 @@ def _searched_by_workers(
     missing = [name for name in blocks if not job.holds(name)]
     n_before = total - sum(len(blocks[name][1]) for name in missing)
     n_done = n_before
-    backend = planned.options.backend
-    is_batched = backend != "reference" and load_kernel(planned.metric, backend).capabilities.batched
+    is_batched = load_kernel(planned.metric, planned.options.backend).capabilities.batched
     threads = None if is_batched else planned.options.threads or 1
     options = replace(planned.options, threads=threads, runner=None, address=None, num_gpus=None)
     shared = planned.metric, options, search.selection, search.text, search.positives

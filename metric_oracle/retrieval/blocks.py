@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.progress import Advance
-from metric_oracle.kernels.contract import Answers, Kernel
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.retrieval.thread_pool import MemoryLimit, n_threads, report, run_blocks
@@ -20,14 +20,13 @@ LEAST_BLOCK = 4  # queries per task if memory is limited
 
 
 def answer_blocks(
-    kernel: Kernel,
     pairs: Pairs,
     rounds: Iterable[tuple[int, Answers]],
     options: SearchOptions,
     progress: Advance | None,
     answered: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Have a kernel write the answers of each round; kernels release the interpreter lock.
+    """Have the backend of the options write the answers of each round; kernels release the interpreter lock.
 
     `pairs` are those of one shard, `rounds` has the number of the first list of each round, and its answers. `answered`
     is called with the first list and the end of the lists of each finished block, from the thread that searched it.
@@ -35,7 +34,7 @@ def answer_blocks(
     Return what the signature records of the work: the share of pairs that each stage dropped by its bounds, and the
     least distance between a bound and a score.
     """
-    ((corpus, batch),) = pairs.arrays
+    kernel, ((corpus, batch),) = pairs.on(options.backend)
     n, n_queries, threads = len(pairs.encoded.row_ptr) - 1, len(pairs.which), options.threads or n_threads()
     limit = None if options.max_memory is None else MemoryLimit(options.max_memory, threads)
     sizes = (n, n) if kernel.capabilities.batched else (BLOCK, MOST_BLOCK) if limit is None else (LEAST_BLOCK,) * 2

@@ -13,15 +13,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metric_oracle.base.errors import ExactnessError, shown
+from metric_oracle.base.option_types import Backend
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.lists import documents_of_rows
 from metric_oracle.kernels.contract import Kernel
 from metric_oracle.records import Metric
-from metric_oracle.retrieval.kernels import arrays_of, load_kernel, load_reference
+from metric_oracle.retrieval.kernels import arrays_of, backend_of, backend_of_pairs, load_kernel, load_reference
 
 CHECKED = 100  # pairs, evenly spread, that the plain scorer scores again; `verify` scores all
+
+
+class Loaded(NamedTuple):
+    """A backend, and for each part what it reads of the corpus and of the queries."""
+
+    kernel: Kernel
+    arrays: list[tuple[Any, Any]]
 
 
 class Part(NamedTuple):
@@ -38,8 +46,11 @@ class Pairs:
 
     metric: Metric
     parts: list[Part]  # those with rows that can be scored; if there is none, the first
+    # Of a search. By default kernels for CPUs score the pairs, or the plain scorer, see `backend_of_pairs`.
+    backend: Backend = "auto"
+    loaded: dict[Backend, Loaded] = field(init=False, default_factory=dict)  # what `on` loaded
     # Score and components of the plain scorer by distinct query and document, each computed once.
-    plain_scores: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    plain_scores: dict[tuple[int, int], tuple[float, dict[str, Any]]] = field(init=False, default_factory=dict)
 
     @classmethod
     def of(cls, index: Index, metric: Metric, queries: Reports, settings: Mapping[str, Any]) -> "Pairs":
@@ -58,19 +69,35 @@ class Pairs:
         return self.encoded.document_of_row
 
     @cached_property
-    def kernel(self) -> Kernel:
-        """The metric's kernel for CPUs."""
-        return load_kernel(self.metric, "cpu")
-
-    @cached_property
     def reference(self) -> Callable[[Any, Any], tuple[float, dict[str, Any]]]:
         """The metric's plain scorer, a function of candidate and reference."""
         return load_reference(self.metric)
 
+    def on(self, backend: Backend) -> Loaded:
+        """Return a backend of the metric, and for each part what it reads of corpus and queries."""
+        if backend not in self.loaded:
+            arrays = [arrays_of(self.metric, part.representation, part.encoded, backend) for part in self.parts]
+            self.loaded[backend] = Loaded(load_kernel(self.metric, backend), arrays)
+        return self.loaded[backend]
+
     @cached_property
-    def arrays(self) -> list[tuple[Any, Any]]:
-        """The arrays of corpus and queries that the kernel reads, for each part."""
-        return [arrays_of(self.metric, part.representation, part.encoded) for part in self.parts]
+    def scanned(self) -> Loaded:
+        """What scans all documents."""
+        n_pairs = (len(self.encoded.row_ptr) - 1) * int(self.document_ptr[-1])
+        return self.on(backend_of(self.backend, self.metric, n_pairs))
+
+    def _scored(self, n: int) -> Loaded:
+        """Return what scores n pairs."""
+        if self.backend != "auto":
+            return self.on(self.backend)
+        first = np.zeros(min(n, 1), np.int64)
+
+        def score_one() -> None:
+            """Call all that scores pairs, for the first query and the first document."""
+            kernel, arrays = self.on("cpu")
+            kernel.score_pairs(*arrays[0], first, first)
+
+        return self.on(backend_of_pairs(self.metric, n, score_one))
 
     @cached_property
     def document_ptr(self) -> np.ndarray:
@@ -129,9 +156,9 @@ class Pairs:
 
         It is fastest if the pairs are sorted by query.
         """
-        scores = np.empty(len(query))
-        for arrays, some, queries, documents in self._by_part(query, document):
-            scores[some] = self.kernel.scores(self.kernel.counts(*arrays, queries, documents))
+        scores, (kernel, arrays) = np.empty(len(query)), self._scored(len(query))
+        for part, some, queries, documents in self._by_part(query, document):
+            scores[some] = kernel.scores(kernel.counts(*arrays[part], queries, documents))
         return scores
 
     def score_corpus_rows(self, query: np.ndarray, row: np.ndarray) -> np.ndarray:
@@ -149,28 +176,26 @@ class Pairs:
         self, query: np.ndarray, document: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return the scores that `score` returns and their components by name, an array[n] each."""
-        scores = np.empty(len(query))
+        scores, (kernel, arrays) = np.empty(len(query)), self._scored(len(query))
         components: dict[str, np.ndarray] = {}
-        for arrays, some, queries, documents in self._by_part(query, document):
-            scores[some], values = self.kernel.score_pairs(*arrays, queries, documents)
+        for part, some, queries, documents in self._by_part(query, document):
+            scores[some], values = kernel.score_pairs(*arrays[part], queries, documents)
             for name, of_some in values.items():
                 components.setdefault(name, np.empty(len(query), of_some.dtype))[some] = of_some
         return scores, components
 
-    def _by_part(
-        self, query: np.ndarray, document: np.ndarray
-    ) -> Iterator[tuple[tuple[Any, Any], Any, np.ndarray, np.ndarray]]:
-        """Yield, for each part that has some of the pairs, its arrays, their places, and their queries and documents.
+    def _by_part(self, query: np.ndarray, document: np.ndarray) -> Iterator[tuple[int, Any, np.ndarray, np.ndarray]]:
+        """Yield, for each part that has some of the pairs, its number, their places, and their queries and documents.
 
         Queries and documents, int64[n] each, are numbered as in the part.
         """
         if len(self.parts) == 1:
-            yield self.arrays[0], slice(None), query, document
+            yield 0, slice(None), query, document
             return
         of_part = np.searchsorted(self.document_ptr, document, side="right") - 1
         for i in np.unique(of_part).tolist():
             some = np.flatnonzero(of_part == i)
-            yield self.arrays[i], some, query[some], document[some] - self.document_ptr[i]
+            yield i, some, query[some], document[some] - self.document_ptr[i]
 
     def scan(self, query_numbers: Sequence[int], documents: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Yield the scores of all documents with each of the chosen distinct queries, within `error`: float64[D].
@@ -178,21 +203,22 @@ class Pairs:
         With `documents`, int64[n] ascending, these alone are scored: float64[n]. An array may be overwritten by the
         next.
         """
-        streams, queries = [], list(query_numbers)
+        streams, queries, (kernel, arrays) = [], list(query_numbers), self.scanned
         for i in range(len(self.parts)):
             if documents is None:
-                streams.append(self.kernel.score_all(*self.arrays[i], queries))
+                streams.append(kernel.score_all(*arrays[i], queries))
                 continue
             first, last = self.document_ptr[i : i + 2]
             some = documents[np.searchsorted(documents, first) : np.searchsorted(documents, last)] - first
-            streams.append(self.kernel.score_some(*self.arrays[i], queries, some))
+            streams.append(kernel.score_some(*arrays[i], queries, some))
         for of_parts in zip(*streams, strict=True):
             yield of_parts[0] if len(of_parts) == 1 else np.concatenate(of_parts)
 
     @property
     def error(self) -> float:
         """An upper bound on the absolute error of the scores of `scan`."""
-        return max(self.kernel.score_error(*of_part) for of_part in self.arrays)
+        kernel, arrays = self.scanned
+        return max(kernel.score_error(*of_part) for of_part in arrays)
 
     def items(self, query: int, document: int) -> tuple[Any, Any]:
         """Return a document and a distinct query as candidate and reference for the plain scorer."""

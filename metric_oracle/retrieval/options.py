@@ -42,8 +42,9 @@ class SearchOptions(Checked, call="options=mo.SearchOptions({})"):
     backend: Annotated[
         option_types.Backend,
         Doc(
-            "Backend of the search: {}. auto is cpu; cuda uses the GPUs of this machine; reference scores every report "
-            "with the plain scorer and is slow. All return the same results."
+            "Backend of the search: {}. auto is cpu or, for a small search, reference; cuda uses the GPUs of this "
+            "machine; reference scores every report with the plain scorer, which needs no compiled code and is slow "
+            "for large searches. All return the same results."
         ),
     ] = "auto"
     threads: option_types.Threads | None = None

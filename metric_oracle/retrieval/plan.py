@@ -23,7 +23,7 @@ from metric_oracle.retrieval.checks import check_queries
 from metric_oracle.retrieval.conditions import conditioned, parsed, summands
 from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.document_pairs import Pairs
-from metric_oracle.retrieval.kernels import check_backend, load_kernel
+from metric_oracle.retrieval.kernels import backend_of, check_backend, load_kernel
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions, with_arguments
 from metric_oracle.retrieval.part_files import retrieve_part, shards_of
 from metric_oracle.retrieval.restrictions import check_exclude
@@ -38,7 +38,7 @@ class Plan:
 
     index: Index  # the opened index
     metric: Metric  # for a composite, it contains the weights of its file
-    options: SearchOptions  # the options; backend "auto" is replaced by the backend that it means
+    options: SearchOptions  # the options
     runner: Any = None  # searches the shards of a set in other processes; None for this process
 
     @property
@@ -55,12 +55,17 @@ class Plan:
         """
         check_queries(queries, self.metric, self.index)
         count = counter(progress, "", len(queries.ids))
-        search = Search(self.index, queries, self.metric, self.options)
+        search = Search(self.index, queries, self.metric, self.settled(len(queries.ids)).options)
         if self.runner is not None:
             from metric_oracle.retrieval.remote_search import retrieve_remote
 
             return retrieve_remote(search, self.runner, count)
         return search.results(count) if self.options.part is None else retrieve_part(search, count)
+
+    def settled(self, n_queries: int) -> "Plan":
+        """Return the plan of a search of so many queries, in which backend "auto" is replaced by the one it means."""
+        backend = backend_of(self.options.backend, self.metric, n_queries * self.index.n_reports)
+        return replace(self, options=replace(self.options, backend=backend))
 
     def rows(self, queries: Reports, k: int, progress: Progress | None = None) -> np.ndarray:
         """Return the k best rows of each query: int64[Q, k]. The metric must be able to score at least k rows."""
@@ -102,7 +107,7 @@ def plan(
     step = "Build one with `shard_rows` of `mo.build_index`, or leave out `runner`."
     opened.check_is_set({"runner": runner}, step, got=str(opened.folder))
     ignored = {name: getattr(options, name) for name in ("threads", "max_memory")}
-    if any(ignored.values()) and backend != "reference" and load_kernel(metric, backend).capabilities.batched:
+    if any(ignored.values()) and backend != "auto" and load_kernel(metric, backend).capabilities.batched:
         check_left_out(ignored, f"for {metric.name} on backend {backend!r}, which takes all queries at once")
     exclude = check_exclude(options.exclude, opened) if options.exclude else ()
     return Plan(opened, metric, replace(options, k=int(k), backend=backend, exclude=exclude), runner)

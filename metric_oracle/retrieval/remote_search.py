@@ -98,7 +98,7 @@ def _shared_by_workers(search: Search) -> tuple[Any, ...]:
     encoded: Documents = first.encode(queries, **options.settings)  # raises InputError if the queries do not fit
     attached = {kind: attachment for kind, attachment in queries.attached.items() if kind != "bertscore"}
     # Kernels that process all queries at once do not use `threads`.
-    is_batched = options.backend != "reference" and load_kernel(metric, options.backend).capabilities.batched
+    is_batched = load_kernel(metric, options.backend).capabilities.batched
     of_worker = replace(options, threads=None if is_batched else options.threads or 1)
     sent = replace(queries, attached=attached, opened_encoder=None)
     return sent, encoded if metric.needs_encoder else None, metric, of_worker

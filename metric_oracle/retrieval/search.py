@@ -23,12 +23,11 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.index import Index
-from metric_oracle.kernels.contract import Answers, Kernel
+from metric_oracle.kernels.contract import Answers
 from metric_oracle.records import Metric
 from metric_oracle.retrieval.blocks import answer_blocks
 from metric_oracle.retrieval.document_pairs import CHECKED, Pairs, batches, scorable
 from metric_oracle.retrieval.fall_back import FallBack, fall_back
-from metric_oracle.retrieval.kernels import PlainKernel, load_kernel
 from metric_oracle.retrieval.limit import Limit
 from metric_oracle.retrieval.merge import BestRows, ShardWork, merge_best
 from metric_oracle.retrieval.options import SearchOptions
@@ -83,7 +82,9 @@ class Search:
         for part in batches(opened, metric, self.queries, self.options.settings, encoded, is_only=is_only):
             if progress is not None and not best.work:
                 progress(0)
-            of_shard = _ShardSearch(Pairs(metric, [part]), restrictions, reached, fallback, self.options)
+            of_shard = _ShardSearch(
+                Pairs(metric, [part], self.options.backend), restrictions, reached, fallback, self.options
+            )
             best = merge_best([best, of_shard.best_rows(self.queries.ids, n_checked, tell)], k, metric.sign)
             reached = reached.after(best, k)
         return with_strings(best, self.index, self.options.text)
@@ -127,8 +128,8 @@ class _ShardSearch:
         answers = Answers.to_fill(len(lists.query), min(self.options.k, len(representation.row_id)), limits)
         sample = SampleCheck(self.pairs, lists, answers, n_checked)
 
-        kernel = self._kernel()
-        entries = answer_blocks(kernel, self.pairs, lists.rounds(answers), self.options, progress, sample.score_ahead)
+        kernel, (arrays,) = self.pairs.on(self.options.backend)
+        entries = answer_blocks(self.pairs, lists.rounds(answers), self.options, progress, sample.score_ahead)
         if not kernel.capabilities.signed:
             fill_zeros(answers, representation.row_id, lists)
         self._end_lists(answers)
@@ -136,19 +137,12 @@ class _ShardSearch:
         unmatched = self.fallback.lists(answers.scores, shard)
         lines = ResultLines(answers, lists, unmatched, self.fallback.row - shard.first_row if len(unmatched) else -1)
         listed_pairs = lines.pairs(representation.document_of_row)
-        components = kernel.components(kernel.counts(*self.pairs.arrays[0], *listed_pairs))
+        components = kernel.components(kernel.counts(*arrays, *listed_pairs))
         sample.compare(ids, listed_pairs, components)
 
         n_documents = len(representation.row_ptr) - 1
         work = ShardWork(shard.first_row, n_documents, kernel.capabilities.exact, entries, self.pairs.settings)
         return replace(lines.best_rows(components, shard.first_row), work=(work,))
-
-    def _kernel(self) -> Kernel:
-        """Return the backend that answers the queries; the plain scorer has none of its own."""
-        metric, ((_, representation, encoded),) = self.pairs.metric, self.pairs.parts
-        if self.options.backend == "reference":
-            return PlainKernel(metric, representation, encoded)
-        return load_kernel(metric, self.options.backend)
 
     def _end_lists(self, answers: Answers) -> None:
         """End each list, in place, before the rows whose scores may not be listed: with row -1 and the worst score."""

@@ -90,8 +90,9 @@ def identity(plan: Plan, queries: Reports) -> Results:
     RadGraph entities a RadGraph F1 of 0.
     """
     pairs = plan.pairs(queries)
-    encoded, score = pairs.encoded, load_scorer(plan.metric)
-    scored = [score(encoded.item(q), encoded.item(q)) for q in range(len(encoded.row_ptr) - 1)]
+    items = [pairs.encoded.item(q) for q in range(len(pairs.encoded.row_ptr) - 1)]
+    score = load_scorer(plan.metric, items)
+    scored = [score(item, item) for item in items]
     scores = np.array([value for value, _ in scored])[pairs.which]
     components = {name: np.array([parts[name] for _, parts in scored])[pairs.which] for name in scored[0][1]}
     columns = {

@@ -170,7 +170,7 @@ def expectation_of(
     ranks = np.array([max(math.ceil(n_rows * p), 1) for p in quantiles], np.int64)
     times = np.bincount(pairs.which)  # queries of each distinct one
     statistics_of = np.empty((len(times), 4 + len(ranks)))
-    size = pairs.kernel.capabilities.queries_at_once
+    size = pairs.scanned.kernel.capabilities.queries_at_once
     idle: list[Any] = []
     histograms: list[_Bins] = []
 

@@ -138,7 +138,7 @@ class _Sides:
         row, int64[H], both -1 for none. If `is_symmetric`, rows and columns of a matrix are the same reports in the
         same order, and only one of two mirrored cells is scored.
         """
-        from metric_oracle.kernels._groups import Cells, distinct_pairs, fill_cells, mirror_cells
+        from metric_oracle.kernels._groups import Cells, distinct_pairs, mirror_cells
 
         columns = np.argsort(query, kind="stable")[np.count_nonzero(query < 0) :]  # query by query
         first_column = np.searchsorted(query[columns], np.arange(int(query.max()) + 2))
@@ -161,7 +161,7 @@ class _Sides:
             first, last = edges[block], edges[block + 1]
             queries, documents, cell, pair = np.empty((4, before[last] - before[first]), np.int64)
             n, m = distinct_pairs(cells, first, last, n_documents, queries, documents, cell, pair)
-            fill_cells(pairs.score(queries[:n], documents[:n]), cell[:m], pair[:m], out)
+            out[cell[:m]] = pairs.score(queries[:n], documents[:n])[pair[:m]]
             return last - first
 
         run_blocks(run, range(len(edges) - 1), edges[-1], threads, None, edges[-1])

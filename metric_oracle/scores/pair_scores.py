@@ -257,7 +257,7 @@ def _score_kind(
         if metric.kernel == "bertscore" and parts:
             values, components = list(parts.values())[int(str(metric.options["part"]))], parts
         elif pairs is not None and len(query):
-            of_metric = replace(pairs, metric=metric, plain_scores={})
+            of_metric = replace(pairs, metric=metric)
             values, components = of_metric.score_with_components(query, document)
             of_metric.check([queries.ids[i] for i in complete.tolist()], query, document, values, components)
             parts = components if metric.kernel == "bertscore" else {}
