@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.machine import Row
 from metric_oracle.bench.timing import timed
-from metric_oracle.synthetic.demo import find_encoder
+from metric_oracle.synthetic.stand_ins import find_encoder
 
 QUERY = "Small left pleural effusion. No pneumothorax."
 PROJECT = ["--project", "first/oracle.toml"]  # what `oracle example` says of its files: graphs lie beside the reports

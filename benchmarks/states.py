@@ -28,7 +28,7 @@ from metric_oracle.bench.timing import timed
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.encoders.token_states import TokenEncoder, write_states
 from metric_oracle.synthetic.corpus import write_synthetic
-from metric_oracle.synthetic.demo import find_encoder
+from metric_oracle.synthetic.stand_ins import find_encoder
 
 SEED = 0
 GOAL = 1.3  # times as many reports a second as the faster of the others

@@ -36,6 +36,7 @@ from metric_oracle.indexes.shards import open_index
 from metric_oracle.retrieval.building import build_index
 from metric_oracle.retrieval.plan import Plan
 from metric_oracle.synthetic.demo import COMMANDS
+from metric_oracle.synthetic.demo import METRICS as OF_DEMO
 from support import HANG, SECRET
 
 COMPONENTS = {
@@ -207,9 +208,17 @@ def test_synth_and_build(oracle, tmp_path):
 def test_demo(oracle):
     code, out, _ = oracle("demo", "--reports", 60, "--tests", 3)
     assert code == 0
-    assert "Oracles of 3 test reports in 60 synthetic reports" in " ".join(out.split())
-    assert "rouge-l" in out
-    text, example, score = out.rpartition("It works: ")[2].splitlines()[-3:]
+    assert "3 test reports, 60 training reports (made up)" in " ".join(out.split())
+    means = {
+        words[0]: [*map(float, words[1:])]
+        for words in map(str.split, out.splitlines())
+        if words[:1] and words[0] in OF_DEMO and len(words) == 5
+    }
+    assert {*means} == {*OF_DEMO}
+    for best, strong, weak, chance in means.values():
+        assert 1 >= best > chance
+        assert 1 >= strong > weak
+    text, example, score = out.rpartition("It works. ")[2].splitlines()[-3:]
     assert (text, example) == ("", "oracle example first")
     assert score.startswith("oracle score REFERENCES.csv PREDICTIONS.csv ")
 

@@ -279,7 +279,7 @@ def test_no_command_shows_a_text(words, oracle, here):
             continue
         for text in (LONG, LINES, *[f"a={text}" for text in (LONG, LINES) if "list[" in kind]):
             if words == ("demo",) and text == LINES:
-                continue  # a folder of this name can be made, and the demo takes its time
+                continue  # a folder of this name can be made
             here()
             line = [
                 word for n, value in {**needed, name: text}.items() for word in typed_words(n, parameters[n], value)

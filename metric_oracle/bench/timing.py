@@ -44,7 +44,7 @@ from metric_oracle.retrieval.plan import plan, retrieve
 from metric_oracle.retrieval.search import Search
 from metric_oracle.sources.attaching import piece_of
 from metric_oracle.synthetic.corpus import write_synthetic
-from metric_oracle.synthetic.demo import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, sources_of
+from metric_oracle.synthetic.stand_ins import MAX_ENCODED, MAX_QUERIES, encoder_command, find_encoder, sources_of
 from metric_oracle.verification.verify import verify
 
 METRICS = shown_in("bench")

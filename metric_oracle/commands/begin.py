@@ -9,7 +9,7 @@ from annotated_doc import Doc
 from metric_oracle.base import option_types
 from metric_oracle.base.declarations import OUTPUT, Flag
 from metric_oracle.commands.command import command
-from metric_oracle.commands.output import note, progress, put, show
+from metric_oracle.commands.output import progress, put, show
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -35,26 +35,25 @@ def demo(
         _FOLDER,
     ] = None,
     *,
-    reports: Annotated[option_types.Positive, _REPORTS] = 20000,
-    tests: Annotated[option_types.Positive, _TESTS] = 500,
+    reports: Annotated[option_types.Positive, _REPORTS] = 400,
+    tests: Annotated[option_types.Positive, _TESTS] = 24,
     seed: option_types.Seed = 0,
 ) -> None:
-    """Show the whole tool in some minutes: make a synthetic corpus, index it, search it under every metric.
+    """Show in some seconds what the tool finds: the best report of a made-up corpus for each test report.
 
-    Metrics whose libraries are not installed are left out. With FOLDER, the files, those of oracle example in any size,
-    and the index are kept there; otherwise they are deleted.
+    With FOLDER, the files, those of oracle example in any size, and the index are kept there; otherwise they are
+    deleted.
     """
     from metric_oracle.synthetic.demo import COMMANDS, demo_tables, run_demo
 
-    with progress("demo") as step:
-        outcome = run_demo(reports, tests, seed=seed, folder=folder, progress=step, tell=note)
+    with progress("demo", every=5) as step:
+        outcome = run_demo(reports, tests, seed=seed, folder=folder, progress=step)
     show(demo_tables(outcome))
-    put("\nIt works: the searches ran on this machine, and their code is compiled now.")
     if folder is not None:
-        put(f"{folder}: the files and the index. Try, in this folder:\n")
+        put(f"\n{folder}: the files and the index. Try, in this folder:\n")
         put("\n".join(COMMANDS))
     else:
-        put("Try it on small files, with commands to paste, and then on yours:\n")
+        put("\nIt works. Try it on small files, with commands to paste, and then on yours:\n")
         put("oracle example first")
         put("oracle score REFERENCES.csv PREDICTIONS.csv -m bleu,rouge-l")
 

@@ -22,7 +22,7 @@ from metric_oracle.base.errors import DamagedIndexError, ExactnessError
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.commands import wording
 
-EVERY = "30"  # seconds between two lines of progress in a file, unless ORACLE_PROGRESS says others
+EVERY = 30.0  # seconds between two lines of progress in a file, unless ORACLE_PROGRESS says others
 _COMPILING = " (compiling, once)"
 
 
@@ -233,16 +233,16 @@ def deliver_finding(
 
 
 @contextmanager
-def progress(task: str) -> Iterator[Progress]:
+def progress(task: str, every: float = EVERY) -> Iterator[Progress]:
     """Show on standard error how far a task is; yield the function that is told. With --quiet nothing is shown.
 
-    On a terminal it is a bar with the remaining time, elsewhere a line each 30 seconds. While a kernel is compiled for
-    the first time, both say so.
+    On a terminal it is a bar with the remaining time, elsewhere a line, `every` seconds apart. While a kernel is
+    compiled for the first time, both say so.
     """
     if _state["quiet"]:
         yield silent
         return
-    with (_bar if sys.stderr.isatty() else _lines)(task) as step:
+    with _bar(task) if sys.stderr.isatty() else _lines(task, every) as step:
         yield step
 
 
@@ -274,9 +274,9 @@ def _bar(task: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def _lines(task: str) -> Iterator[Progress]:
-    """Print a line each 30 seconds, from another thread: a compiler and a model tell nothing while they work."""
-    said, ended, every = _described(task, ""), Event(), float(os.environ.get("ORACLE_PROGRESS", EVERY))
+def _lines(task: str, every: float) -> Iterator[Progress]:
+    """Print lines, `every` seconds apart, from another thread: a compiler and a model tell nothing while they work."""
+    said, ended, every = _described(task, ""), Event(), float(os.environ.get("ORACLE_PROGRESS", every))
 
     def step(name: str, done: int | None, total: int | None) -> None:
         nonlocal said

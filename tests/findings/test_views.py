@@ -209,18 +209,17 @@ def test_metrics_f1_agreement_and_survey(rated, corpus, width):
 @WIDTHS
 def test_demo_and_bench(width):
     metrics = [
-        MetricOutcome(name, 20_000, 0.91234, 0.1234, 1_234_567_890.0, (0.5, "No acute process. " * 12))
+        MetricOutcome(name, 0.91234, {"strong": 0.5, "weak": 0.25}, 0.1234, (0.5, "No acute process. " * 12))
         for name in ("radgraph", "radgraph:rg_er", "chexbert", "chexbert:labels")
     ]
-    text = shown(width, *demo_tables(DemoOutcome(20_000, 500, "Small effusion.", metrics, ["bertscore"])))
-    is_whole = "Oracles of 500 test reports in 20,000 synthetic reports\n" in re.sub(" +\n", "\n", text)
+    text = shown(width, *demo_tables(DemoOutcome(20_000, 500, "Small effusion.", metrics)))
+    is_whole = "500 test reports, 20,000 training reports (made up)\n" in re.sub(" +\n", "\n", text)
     assert is_whole or width < 80  # the width of most terminals
-    assert "not run: bertscore, which need a model." in " ".join(text.split())
-    whole(text, ["radgraph:rg_er", "chexbert:labels", "1,234,567,890", "0.9123", "0.1234"])
+    whole(text, ["radgraph:rg_er", "chexbert:labels", "0.912", "0.123", "0.500", "0.250"])
     assert (
         " ".join(text.split()).count(("No acute process. " * 12).strip()) == 1
     )  # what several metrics find is shown once
-    assert "radgraph 0.5000, radgraph:rg_er 0.5000, chexbert 0.5000, chexbert:labels 0.5000" in " ".join(text.split())
+    assert "radgraph 0.500, radgraph:rg_er 0.500, chexbert 0.500, chexbert:labels 0.500" in " ".join(text.split())
     row = {
         "metric": "radgraph:rg_er-bar", "backend": "cpu", "reports": 185_538, "tests": 2_192, "seconds": 12.34,
         "p20": 11.0, "p80": 14.0, "pairs_per_s": 3.3e7, "queries_per_s": 177.0, "single_ms": 12.5, "load_s": 0.1,
