@@ -424,12 +424,14 @@ def test_a_search_loads_what_it_needs(tmp_path):
     texts = ["No acute process.", "Small effusion on the right.", "Large effusion."]
     mo.build_index(texts, tmp_path / "INDEX", metrics="rouge-l")
     search = ("retrieve", tmp_path / "INDEX", "--text", "Small effusion.", "-m", "rouge-l", "--format", "jsonl")
-    modules_after(*search)  # the first one compiles, for which Numba imports SciPy's linear algebra
-    shown, loaded = modules_after(*search)
-    assert json.loads(shown)["text"] == texts[1]
-    assert {*LATER, "pyarrow.compute", "pyarrow.parquet", "rich", "metric_oracle.tables"} & loaded == set()
-    others = {name for name in loaded if re.fullmatch(r"metric_oracle\.kernels\.[a-z_]+\.cpu", name)}
-    assert others == {"metric_oracle.kernels.rouge_l.cpu", "metric_oracle.kernels.topk.cpu"}
+    by_kernels = (*search, "--backend", "cpu")
+    modules_after(*by_kernels)  # the first one compiles, for which Numba imports SciPy's linear algebra
+    cpu = {"metric_oracle.kernels.rouge_l.cpu", "metric_oracle.kernels.topk.cpu"}
+    for words, kernels in ((by_kernels, cpu), (search, set())):
+        shown, loaded = modules_after(*words)
+        assert json.loads(shown)["text"] == texts[1]
+        assert {*LATER, "pyarrow.compute", "pyarrow.parquet", "rich", "metric_oracle.tables"} & loaded == set()
+        assert {name for name in loaded if re.fullmatch(r"metric_oracle\.kernels\.[a-z_]+\.cpu", name)} == kernels
 
 
 def test_public_names_are_loaded_when_used():

@@ -90,13 +90,13 @@ def load_kernel(metric: Metric, backend: str) -> Kernel:
 
 
 class PlainKernel(ScoredWhole):
-    """The plain scorer in the place of a kernel; corpus and batch are `Items`."""
+    """The plain scorer in the place of a kernel; corpus and batch are `ScorerItems`."""
 
     def __init__(self, metric: Metric) -> None:
         self.sign, self._score = metric.sign, load_reference(metric)
 
     def counts(
-        self, corpus: "Items", batch: "Items", query: np.ndarray, document: np.ndarray, known: Any = None
+        self, corpus: "ScorerItems", batch: "ScorerItems", query: np.ndarray, document: np.ndarray, known: Any = None
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return the scores of pairs, float64[n], and their components by name."""
         n, pairs = len(query), zip(query.tolist(), document.tolist(), strict=True)
@@ -116,7 +116,7 @@ class PlainKernel(ScoredWhole):
         return counts[1]
 
 
-class Items:
+class ScorerItems:
     """The documents of a corpus or of queries in the form that the plain scorer reads, each made once."""
 
     def __init__(self, documents: Any) -> None:
@@ -125,9 +125,9 @@ class Items:
 
 
 def arrays_of(metric: Metric, representation: Any, encoded: Any, backend: Backend = "cpu") -> tuple[Any, Any]:
-    """Return a corpus and encoded queries as a backend of a metric takes them: read-only arrays, or `Items`."""
+    """Return a corpus and encoded queries as a backend of a metric takes them: read-only arrays, or `ScorerItems`."""
     if backend == "reference":
-        return Items(representation), Items(encoded)
+        return ScorerItems(representation), ScorerItems(encoded)
     return read_only(representation.arrays(metric, encoded)), read_only(representation.translate(metric, encoded))
 
 
