@@ -29,10 +29,10 @@ from benchmarks.floor import Ceilings, measure_ceilings
 from benchmarks.peers import PEERS, Score
 from benchmarks.state_peers import APPROXIMATE, STATE_PEERS, recalls
 from metric_oracle.base.errors import BackendError
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.base.option_types import Backend
 from metric_oracle.bench.timing import Study, alone, run_alone, study, timed
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.thread_pool import n_threads
 
 _REFERENCES = 20  # test reports of the peers' sample
 _STATE_PAIRS = 100  # pairs whose scores are compared, of token states

@@ -11,10 +11,10 @@ from benchmarks.bench import Bench, Measurement, beside, in_turns, installed, ne
 from benchmarks.data import Sample, SkippedError
 from benchmarks.peers import PEERS, SEARCHES, FaissFlat, recall_of
 from benchmarks.state_peers import need_gpu
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.base.option_types import Backend
 from metric_oracle.bench.timing import columns_of, study, timed
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.thread_pool import n_threads
 
 _COMPARED = 5  # test reports of the peers' sample that have their scores compared
 

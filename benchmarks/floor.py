@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import metric_oracle as mo
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.bench.timing import repeated
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
@@ -23,7 +24,6 @@ from metric_oracle.kernels.bleu.score import bleu
 from metric_oracle.kernels.radgraph.score import mean_f1
 from metric_oracle.kernels.rouge_l.score import rouge_l
 from metric_oracle.metrics import get_metric
-from metric_oracle.retrieval.thread_pool import n_threads
 
 PRODUCT = 4096  # rows and columns of the product that is timed: 137 billion operations
 COPY = 1 << 29  # bytes, far more than caches hold

@@ -19,9 +19,9 @@ import numpy as np
 
 import metric_oracle as mo
 from benchmarks import machine
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.bench.timing import repeated, spread
 from metric_oracle.corpora.reports import Reports, read_reports
-from metric_oracle.retrieval.thread_pool import n_threads
 from metric_oracle.synthetic.corpus import write_synthetic
 
 SEED = 0

@@ -25,10 +25,10 @@ import metric_oracle as mo
 from benchmarks import machine
 from benchmarks.gate import GateError
 from benchmarks.machine import Row
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.bench.timing import spread
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_rouge
-from metric_oracle.retrieval.thread_pool import n_threads
 from metric_oracle.synthetic.corpus import write_synthetic
 
 SEED, REPORTS, TESTS = 0, 20_000, 200

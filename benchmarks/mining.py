@@ -20,8 +20,8 @@ from pyarrow import parquet
 
 import metric_oracle as mo
 from benchmarks import machine
-from metric_oracle.bench.timing import peak, repeated, spread
-from metric_oracle.retrieval.thread_pool import n_threads
+from metric_oracle.base.operating_system import n_threads, peak_memory
+from metric_oracle.bench.timing import repeated, spread
 from metric_oracle.synthetic.corpus import write_synthetic
 
 SEED = 0
@@ -123,7 +123,7 @@ def _measured(folder: Path, repetitions: int) -> dict[str, Any]:
             mined[:] = [_mine(index, Path(out) / "pairs.parquet")]
 
         seconds = repeated(whole, repetitions)
-    return {"seconds": seconds, "pairs": mined[0].counts["pairs"], "peak_gb": peak() / 1e9}
+    return {"seconds": seconds, "pairs": mined[0].counts["pairs"], "peak_gb": peak_memory() / 1e9}
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ import numpy as np
 
 import metric_oracle as mo
 from benchmarks.data import Data, SkippedError
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.indexes.ngrams import tokenize_bleu, tokenize_coco, tokenize_rouge
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._simd import intrinsic
 from metric_oracle.metrics import get_metric
 from metric_oracle.retrieval.kernels import load_reference
-from metric_oracle.retrieval.thread_pool import n_threads
 
 Reports = list[tuple[str, dict[str, Any]]]  # text, RadGraph annotation
 Score = Callable[[], np.ndarray]  # float64[references, candidates]

@@ -18,7 +18,7 @@ from benchmarks import gate, machine
 from benchmarks.data import SEED
 from benchmarks.machine import Row
 from benchmarks.workloads import FULL_SIZE
-from metric_oracle.bench.timing import peak
+from metric_oracle.base.operating_system import peak_memory
 from metric_oracle.corpora.reports import read_reports
 from metric_oracle.corpora.streams import stream_reports
 from metric_oracle.corpora.texts import state_of
@@ -114,7 +114,7 @@ def read() -> None:
     for reports in stream_reports(path, per_piece) if per_piece else [read_reports(path)]:
         n += len(reports.ids)
         characters += sum(map(len, reports.texts))
-    took = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall, "peak": peak()}
+    took = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall, "peak": peak_memory()}
     print(json.dumps({**took, "n": n, "characters": characters}))
 
 

@@ -21,7 +21,8 @@ from benchmarks import machine
 from benchmarks.data import SEED, digest_of_sources, prepare_corpus
 from benchmarks.growth import exponent
 from benchmarks.machine import Row
-from metric_oracle.bench.timing import peak, spread, timed
+from metric_oracle.base.operating_system import peak_memory
+from metric_oracle.bench.timing import spread, timed
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
 
@@ -97,7 +98,7 @@ def _measured(make: Any) -> Row:
     """Return the seconds, those of the processors, and the peak of memory of one call."""
     begin = time.process_time()
     seconds = timed(make)
-    return {"value": seconds, "cpu_s": time.process_time() - begin, "unit": "s", "peak_gb": peak() / 1e9}
+    return {"value": seconds, "cpu_s": time.process_time() - begin, "unit": "s", "peak_gb": peak_memory() / 1e9}
 
 
 def _make_corpus(options: argparse.Namespace) -> Row:
@@ -170,7 +171,7 @@ def _time_searches(options: argparse.Namespace) -> Row:
     p20, p80 = spread(of_set)
     row: Row = {
         "metric": options.metric, "tests": len(queries.ids), "shards": many.n_shards, "value": median(of_set),
-        "p20": p20, "p80": p80, "unit": "s", "repetitions": options.repetitions, "peak_gb": peak() / 1e9,
+        "p20": p20, "p80": p80, "unit": "s", "repetitions": options.repetitions, "peak_gb": peak_memory() / 1e9,
         "cpu_s": (time.process_time() - begin) / options.repetitions / len(both), "threads": os.cpu_count(),
         "index": many.fingerprint,
     }  # fmt: skip

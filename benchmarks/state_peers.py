@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.data import LAYER, SkippedError, StateSample
 from benchmarks.peers import Score
-from metric_oracle.retrieval.thread_pool import n_threads
+from metric_oracle.base.operating_system import n_threads
 
 
 @dataclass(frozen=True)

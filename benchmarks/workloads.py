@@ -256,9 +256,10 @@ def _demo(bench: Bench) -> Measurement:
 
 # The command itself, with its progress in a file instead of a bar.
 _STUDY = """
-import json, resource, sys, time
+import json, sys, time
 from contextlib import contextmanager
 from metric_oracle.__main__ import main
+from metric_oracle.base.operating_system import peak_memory
 from metric_oracle.commands import tables
 marks = [("reading", time.perf_counter(), time.process_time())]
 
@@ -275,9 +276,8 @@ try:
     main()
 finally:
     mark("")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with open(file, "w") as out:
-        json.dump({"marks": marks, "peak": peak}, out)
+        json.dump({"marks": marks, "peak": peak_memory()}, out)
 """
 
 
@@ -311,7 +311,7 @@ def _study(bench: Bench) -> Measurement:
         cpu[step] += used_then - used
     longest = max(steps, key=lambda step: steps[step])
     note = f"{len(steps)} steps; without the longest, {longest}: {whole - steps[longest]:.0f} s"
-    columns = {"steps_s": steps, "steps_cpu_s": cpu, "rows": rows, "peak_gb": found["peak"] * 1024 / 1e9, "note": note}
+    columns = {"steps_s": steps, "steps_cpu_s": cpu, "rows": rows, "peak_gb": found["peak"] / 1e9, "note": note}
     return Measurement([whole], columns)
 
 

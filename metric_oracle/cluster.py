@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from metric_oracle.base.errors import BackendError, InputError, MetricOracleError, not_installed
+from metric_oracle.base.operating_system import command_line
 
 RETRIES = 3  # times that Ray runs a task again
 BEAT = 1.0  # seconds between two signs of life
@@ -195,8 +196,8 @@ def _alive(board: Any, name: str) -> Iterator[WorkerProgress]:
 
 def end(pid: int) -> None:
     """Kill the process with the id `pid` on this machine, if it is a Ray worker; otherwise do nothing."""
-    with suppress(OSError):
-        if b"ray::" in Path(f"/proc/{pid}/cmdline").read_bytes():
+    if "ray::" in command_line(pid):
+        with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 

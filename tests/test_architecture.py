@@ -73,11 +73,11 @@ ALLOWED = {
     "__main__": {"cli", "commands"},  # the list of commands is shown without the command line
     "": ENGINE | {"copies", "mining", "raters", "samples", "statistics", "survey", "tables", "verification"},
 }  # fmt: skip
-# What stands apart in `base`: kernels raise errors, wait for locks of stored code and read no files; the errors know
-# types only.
-OF_BASE = {"kernels": {"errors", "locks"}, "metrics": {"errors", "validation"}, "web": {"errors"},
+# What stands apart in `base`: kernels raise errors, wait for locks of stored code, ask for the processor and read no
+# files; the errors know types only.
+OF_BASE = {"kernels": {"errors", "locks", "operating_system"}, "metrics": {"errors", "validation"}, "web": {"errors"},
            "base/errors.py": set(), "base/locks.py": {"errors"}, "base/files.py": {"errors", "locks"},
-           "base/declarations.py": set()}  # fmt: skip
+           "base/declarations.py": set(), "base/operating_system.py": set()}  # fmt: skip
 WITH_LIBRARIES = {"base/files.py", "base/job.py", "base/checksum.py"}
 KERNEL_LIBRARIES = {"numpy", "numba", "llvmlite"}
 DEVICE_LIBRARIES = {"torch", "faiss", "triton"}
@@ -193,6 +193,20 @@ def test_one_place_makes_a_sign_of_the_direction():
     assert found == {"records.py"}
 
 
+# What Linux alone has, or names in its own way.
+OF_ONE_SYSTEM = re.compile(
+    r"/proc\b|\bplatform\.(?:machine|processor|system|uname)\b|\bsys\.platform\b|\bos\.name\b"
+    r"|\b(?:sched_\w+|posix_f\w+|fdatasync|MADV_\w+|getrusage|memfd_create|copy_file_range|epoll|pidfd_open)\b"
+    r"|\b(?:O_(?:DIRECT|TMPFILE|PATH)|F_SETPIPE_SZ)\b"
+)
+
+
+def test_one_module_asks_for_the_operating_system():
+    """There, the way that other systems have stands beside Linux's."""
+    found = {path.as_posix() for path in modules() if OF_ONE_SYSTEM.search((PACKAGE / path).read_text("utf-8"))}
+    assert found == {"base/operating_system.py"}
+
+
 @pytest.mark.parametrize(
     ("path", "source"),
     [
@@ -248,6 +262,7 @@ def test_one_place_makes_a_sign_of_the_direction():
         ("records.py", "from metric_oracle import kernels"),
         ("base/errors.py", "from metric_oracle import metrics"),
         ("base/errors.py", "from metric_oracle.base.files import digest"),
+        ("base/operating_system.py", "from metric_oracle.base.errors import InputError"),
         ("kernels/bleu/cpu.py", "from metric_oracle.base.files import digest"),
         ("__init__.py", "from metric_oracle.kernels import topk"),
         ("attic.py", "from metric_oracle.base import errors"),

@@ -5,7 +5,6 @@ The gate, the timings and the peak of memory are here alone: the repository's ``
 
 import json
 import pickle
-import resource
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_in_range
 from metric_oracle.base.checksum import replacing_signed
 from metric_oracle.base.errors import BackendError, ExactnessError, InputError, shown
+from metric_oracle.base.operating_system import peak_memory
 from metric_oracle.base.option_types import DEVICES, Backend
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.corpora.reports import Reports
@@ -244,21 +244,12 @@ def _process() -> None:
         "load_s": load_s,
         "compile_s": max(first - load_s - second, 0.0),
         "prepare_s": max(second - third, 0.0),
-        "peak_gb": peak() / 1e9,
+        "peak_gb": peak_memory() / 1e9,
     }
     torch = sys.modules.get("torch")
     if backend == "cuda" and torch is not None:
         out["gpu_peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
     print(json.dumps(out))
-
-
-def peak() -> int:
-    """Return the peak memory of this process in bytes, mapped files included."""
-    # VmHWM is ru_maxrss without what a forked process takes over from its parent.
-    status = Path("/proc/self/status")
-    lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
-    peaks = [1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
-    return peaks[0] if peaks else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 # ---- oracle bench ----------------------------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.base.option_types import DEVICES
 from metric_oracle.bench.timing import Row, seconds_text
 from metric_oracle.findings.figures import new_figure, write_figure
 from metric_oracle.findings.printed_tables import Entry, PaperTable, entry
 from metric_oracle.retrieval.machine import machine
-from metric_oracle.retrieval.thread_pool import n_threads
 
 
 def bench_tables(rows: Sequence[dict[str, Any]]) -> list[Any]:

@@ -5,10 +5,10 @@ product, and GELU is applied as a product is written. In bfloat16, sums between 
 tokens of a batch are rows of one product, whatever the lengths of their texts; only attention runs length by length.
 """
 
-import platform
 from collections.abc import Sequence
 from typing import Any
 
+from metric_oracle.base.operating_system import processor_family
 from metric_oracle.encoders.libraries import has_bf16
 
 BATCH_TOKENS = 1 << 8  # tokens per batch; more are hardly faster
@@ -22,7 +22,7 @@ def can_pack(device: str, dtype: str) -> bool:
     import torch
 
     is_built = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    is_x86 = platform.machine() in ("x86_64", "AMD64")  # where the bits were tested, see `batches`
+    is_x86 = processor_family() == "x86_64"  # where the bits were tested, see `batches`
     # With AVX and without AVX2, sums depended on the number of rows.
     has_avx2 = torch.backends.cpu.get_cpu_capability().startswith("AVX")
     return device == "cpu" and is_x86 and has_avx2 and is_built and (dtype == "float32" or has_bf16(device))

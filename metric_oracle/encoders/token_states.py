@@ -19,6 +19,7 @@ import numpy.typing as npt
 from metric_oracle.base.argument_checks import check_given, check_one_of
 from metric_oracle.base.errors import InputError, not_installed, shown
 from metric_oracle.base.job import Job
+from metric_oracle.base.operating_system import reserve
 from metric_oracle.base.progress import Advance
 from metric_oracle.encoders.batches import (
     Blocks,
@@ -270,9 +271,7 @@ def write_states(
     job = Job(path.parent, path.with_suffix(".json").name)
     job.claim(path.name, made_of=_digest(encoder, tokens, storage, part_tokens))
     with path.open("r+b" if path.exists() else "w+b") as file:
-        file.truncate(shape[0] * row_bytes)
-        # A full disk raises an error now and not after hours.
-        os.posix_fallocate(file.fileno(), 0, shape[0] * row_bytes)
+        reserve(file.fileno(), shape[0] * row_bytes)
         n_done = 0
         for start, stop in pairwise(bounds):
             first, last = int(tokens.ptr[start]), int(tokens.ptr[stop])

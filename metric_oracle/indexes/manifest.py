@@ -18,6 +18,7 @@ from typing import Any
 
 from metric_oracle.base.errors import DamagedIndexError, IndexFormatError, InputError
 from metric_oracle.base.files import checksum, json_text, replacing, write_json
+from metric_oracle.base.operating_system import release_pages
 from metric_oracle.indexes.store import PIECE, hash_content, map_file
 
 FORMAT = "metric-oracle index"
@@ -167,7 +168,7 @@ class IndexFiles:
         hasher, mapped = hashlib.sha256(), self._maps[name]
         for first in range(0, len(mapped), PIECE):
             hasher.update(memoryview(mapped)[first : first + PIECE])
-            mapped.madvise(mmap.MADV_DONTNEED, first, min(PIECE, len(mapped) - first))
+            release_pages(mapped, first, min(PIECE, len(mapped) - first))
         if hasher.hexdigest() != self._entries[name]["sha256"]:
             raise DamagedIndexError(
                 f"{name} in {self.folder} does not have its checksum in {NAME}: the file was altered.",

@@ -7,11 +7,9 @@ Arrow's writer only guarantees multiples of 8, so a filler column precedes each 
 
 import hashlib
 import mmap
-import resource
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias, overload
 from weakref import WeakSet
@@ -22,6 +20,7 @@ from pyarrow import ipc
 
 from metric_oracle.base import checksum
 from metric_oracle.base.checksum import string_parts
+from metric_oracle.base.operating_system import release_pages
 
 ALIGNMENT = 64  # bytes of a cache line, and of an AVX-512 register
 _FILLER = "filler"
@@ -55,14 +54,7 @@ def release() -> None:
     with _LOCK:
         maps = list(_MAPS)
     for mapped in maps:
-        mapped.madvise(mmap.MADV_DONTNEED)
-
-
-def resident() -> int:
-    """Return the bytes of memory that the process uses, with mapped pages; without /proc, the most it has used."""
-    with suppress(OSError):
-        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        release_pages(mapped)
 
 
 class Strings(Sequence[str]):

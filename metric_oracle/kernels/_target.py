@@ -7,14 +7,14 @@ instructions of that path only. This module must be imported before anything is 
 """
 
 import os
-import platform
-from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from numba import config as _config
 from numba.core.codegen import get_host_cpu_features
+
+from metric_oracle.base.operating_system import cpuinfo, processor_family
 
 config: Any = _config
 VARIABLE = "ORACLE_SIMD"
@@ -56,13 +56,13 @@ _ARM = (
 PATHS = tuple(dict.fromkeys(path.name for path in (*_X86[::-1], *_ARM[::-1])))
 
 
-def parse_features(cpu: str, features: str, machine: str) -> set[str]:
+def parse_features(cpu: str, features: str, family: str) -> set[str]:
     """Return the names of a target's features: those in `features`, as "+a,-b", and those its processor always has.
 
-    `cpu` is LLVM's name of the processor, and `machine` Python's of its family, such as "aarch64".
+    `cpu` is LLVM's name of the processor, and `family` that of `processor_family`.
     """
     has = {word[1:] for word in features.split(",") if word.startswith("+")}
-    if machine in ("aarch64", "arm64"):
+    if family == "arm64":
         has.add("neon")
         if cpu.startswith("apple-"):  # LLVM reads no features of these
             has.add("dotprod")
@@ -70,20 +70,20 @@ def parse_features(cpu: str, features: str, machine: str) -> set[str]:
     return has
 
 
-def usable(cpu: str, features: str, machine: str) -> tuple[Path, ...]:
+def usable(cpu: str, features: str, family: str) -> tuple[Path, ...]:
     """Return the paths that a target can run, fastest first; the parameters are those of `parse_features`."""
-    has = parse_features(cpu, features, machine)
-    family = _ARM if machine in ("aarch64", "arm64") else _X86 if machine in ("x86_64", "AMD64") else (PORTABLE,)
-    return tuple(path for path in family if has.issuperset(path.needs))
+    has = parse_features(cpu, features, family)
+    paths = {"arm64": _ARM, "x86_64": _X86}.get(family, (PORTABLE,))
+    return tuple(path for path in paths if has.issuperset(path.needs))
 
 
-def complete(features: str, cpuinfo: str) -> str:
+def complete(features: str, listed: str) -> str:
     """Return LLVM's list of a processor's features, with products of bytes if Linux lists these for all cores.
 
-    `cpuinfo` is the text of /proc/cpuinfo. LLVM reads a part of Linux's list only, which has `asimddp` on most Arm
+    `listed` is what `cpuinfo` returns. LLVM reads a part of Linux's list only, which has `asimddp` on most Arm
     servers.
     """
-    cores = [line.partition(":")[2].split() for line in cpuinfo.splitlines() if line.startswith("Features")]
+    cores = [line.partition(":")[2].split() for line in listed.splitlines() if line.startswith("Features")]
     return f"{features},+dotprod" if cores and all("asimddp" in core for core in cores) else features
 
 
@@ -92,18 +92,17 @@ def _features() -> str:
     """Return the features of Numba's default target, as LLVM's list."""
     if config.CPU_FEATURES is not None:
         return config.CPU_FEATURES
-    features, cpuinfo = get_host_cpu_features(), ""
-    if platform.machine() == "aarch64" and config.CPU_NAME is None:
-        with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            cpuinfo = file.read()
-    return complete(features, cpuinfo)
+    features = get_host_cpu_features()
+    if processor_family() == "arm64" and config.CPU_NAME is None:
+        return complete(features, cpuinfo())
+    return features
 
 
 @cache
 def _of_compiler() -> tuple[Path, ...]:
     """Return the paths that Numba's default target can run, fastest first."""
     cpu = llvm.get_host_cpu_name() if config.CPU_NAME is None else config.CPU_NAME
-    return usable(cpu, _features(), platform.machine())
+    return usable(cpu, _features(), processor_family())
 
 
 def usable_names() -> tuple[str, ...]:

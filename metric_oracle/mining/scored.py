@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from metric_oracle.base.locks import let_interrupts_end_waits
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.prepared import prepared_reports
 from metric_oracle.mining.selection import Selection, allowed
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.plan import Plan
 from metric_oracle.retrieval.restrictions import Restrictions
-from metric_oracle.retrieval.thread_pool import n_threads
 
 PAIRS = 1_000_000  # pairs that a sample has at most, but for its least number of anchors
 LEAST = 10

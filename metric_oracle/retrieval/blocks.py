@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.base.progress import Advance
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.thread_pool import MemoryLimit, n_threads, report, run_blocks
+from metric_oracle.retrieval.thread_pool import MemoryLimit, report, run_blocks
 
 # Least and greatest number of queries per task. Large tasks come first, because each has a fixed cost; small ones come
 # last, so that the threads end together.

@@ -4,10 +4,9 @@ import os
 import platform
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-from metric_oracle.retrieval.thread_pool import n_threads
+from metric_oracle.base.operating_system import n_threads, processor_name
 
 _PACKAGES = ("metric-oracle", "numpy", "numba", "pyarrow", "polars", "faiss-cpu", "faiss-gpu", "torch", "transformers")
 
@@ -18,22 +17,12 @@ def machine() -> dict[str, Any]:
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "cpu": _cpu_model(),
+        "cpu": processor_name(),
         "simd": _target.path().name,
         "cores": n_threads(),
         "ram_gb": round(memory / 1e9, 1),
         "os": platform.platform(),
     }
-
-
-def _cpu_model() -> str:
-    """Return the name of the processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def versions(packages: Sequence[str] = ()) -> dict[str, str | None]:

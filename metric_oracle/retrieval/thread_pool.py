@@ -1,6 +1,5 @@
 """Run blocks of queries on several threads, and control the threads of BLAS and the memory of the process."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -9,13 +8,9 @@ from typing import Any
 
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.locks import let_interrupts_end_waits
+from metric_oracle.base.operating_system import memory_in_use
 from metric_oracle.base.progress import Advance
-from metric_oracle.indexes.store import release, resident
-
-
-def n_threads() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+from metric_oracle.indexes.store import release
 
 
 def run_blocks(
@@ -123,10 +118,10 @@ class MemoryLimit:
         """
         with self._lock:
             needed = (self._running + 1) * self._growth or self._guess
-            before = resident()
+            before = memory_in_use()
             if before + needed > self._bytes:
                 release()
-                before = resident()
+                before = memory_in_use()
                 if before > self._bytes:
                     raise InputError(
                         "max_memory",
@@ -139,7 +134,7 @@ class MemoryLimit:
             yield
         finally:
             with self._lock:
-                self._growth = max(self._growth, (resident() - before) / self._running, 1.0)
+                self._growth = max(self._growth, (memory_in_use() - before) / self._running, 1.0)
                 self._running -= 1
 
 

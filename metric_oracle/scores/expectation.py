@@ -20,6 +20,7 @@ from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.declarations import IN_PYTHON, Flag, Uses
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import package_version
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.base.option_types import RESULTS
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.base.validation import public
@@ -40,7 +41,7 @@ from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan_scores
 from metric_oracle.retrieval.search_signature import digest, signature
-from metric_oracle.retrieval.thread_pool import n_threads, run_blocks
+from metric_oracle.retrieval.thread_pool import run_blocks
 from metric_oracle.scores.baselines import DRAWS, SEED, drawn_rows
 from metric_oracle.scores.controlled import ControlledMeans, controlled_means
 from metric_oracle.scores.sampled import ROUNDS, SPARE

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from metric_oracle.base.errors import InputError, shown
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import are_columns
@@ -26,7 +27,7 @@ from metric_oracle.retrieval.checks import check_counted, with_frequencies
 from metric_oracle.retrieval.corpus_index import counted_of
 from metric_oracle.retrieval.document_pairs import Pairs, scorable_rows
 from metric_oracle.retrieval.options import DEFAULTS, SearchOptions
-from metric_oracle.retrieval.thread_pool import n_threads, run_blocks
+from metric_oracle.retrieval.thread_pool import run_blocks
 from metric_oracle.scores.pair_scores import complete_pairs, places_of
 from metric_oracle.sides import Sides
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metric_oracle.base.operating_system import n_threads
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.retrieval.plan import Plan
 from metric_oracle.retrieval.result_table import n_scorable
-from metric_oracle.retrieval.thread_pool import n_threads, run_blocks
+from metric_oracle.retrieval.thread_pool import run_blocks
 
 GROUPS, STRATA = 16, 32  # fewest of a sample
 QUERIES = 8  # of a group, more if the corpus is small: small groups make a round cheap, large groups a pair

@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import pickle
+import platform
 import shutil
 import signal
 import subprocess
@@ -530,6 +531,14 @@ def test_packed_layers_give_the_states_of_transformers(name, request, monkeypatc
     np.testing.assert_allclose(encode(packed["float32"], tokens), expected, rtol=0, atol=2e-6)
     errors = [np.abs(encode(encoders["bfloat16"], tokens) - expected).mean() for encoders in (packed, plain)]
     assert 1e-6 < errors[0] < 1.1 * errors[1]
+
+
+def test_layers_are_packed_on_x86_alone(monkeypatch):
+    if not packed_layers.can_pack("cpu", "float32"):
+        pytest.skip("this machine cannot pack layers")
+    for name, can in (("AMD64", True), ("arm64", False), ("aarch64", False)):
+        monkeypatch.setattr(platform, "machine", lambda name=name: name)
+        assert packed_layers.can_pack("cpu", "float32") is can
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import errno
 import threading
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,6 @@ from metric_oracle.indexes.store import (
     hash_content,
     hash_strings,
     map_file,
-    resident,
     take_strings,
     to_arrow,
     to_numpy,
@@ -159,17 +157,6 @@ def test_maps_are_made_while_others_are_given_back(tmp_path):
         thread.join()
     assert not failed
     assert len(kept) == 600
-
-
-def test_resident_is_what_is_held_now(monkeypatch):
-    before = resident()
-    block = np.ones(1 << 25)
-    more = resident()
-    assert more - before > 1 << 27
-    del block
-    assert more - resident() > 1 << 27  # it falls again, which the greatest ever does not
-    monkeypatch.setattr(Path, "read_text", lambda *_: (_ for _ in ()).throw(OSError))
-    assert resident() > 0.99 * more  # without /proc the peak is told
 
 
 @pytest.mark.parametrize("offsets", [[], [1, 2], [0, 1], [0, 3, 2], [0, 2, 1, 2], [0, 9]])

@@ -53,7 +53,7 @@ def test_max_memory_has_room_for_every_thread(index, queries, monkeypatch, threa
     def release():
         released.append(held[0])
 
-    monkeypatch.setattr(thread_pool, "resident", lambda: held[0])
+    monkeypatch.setattr(thread_pool, "memory_in_use", lambda: held[0])
     monkeypatch.setattr(thread_pool, "release", release)
     limited = mo.retrieve(index, queries, "bleu", k=2, threads=threads, options=mo.SearchOptions(max_memory=1.0))
     assert bool(released) == releases

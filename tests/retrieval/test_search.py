@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import metric_oracle as mo
 from metric_oracle.base.errors import BackendError, ExactnessError, InputError
+from metric_oracle.base.operating_system import memory_in_use
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes import store
 from metric_oracle.indexes.shards import open_index
@@ -73,7 +74,7 @@ def test_every_metric_equals_the_reference_backend(index, queries, metric):
 def test_answers_within_a_limit_of_memory(index, queries, monkeypatch):
     """Pages go back whenever the next block may need more than is left, and the answers do not depend on it."""
     released, held = [], [1.0e9]
-    monkeypatch.setattr(thread_pool, "resident", lambda: held[0])
+    monkeypatch.setattr(thread_pool, "memory_in_use", lambda: held[0])
     monkeypatch.setattr(thread_pool, "release", lambda: (released.append(held[0]), held.__setitem__(0, 0.5e9)))
     free = retrieve(index, queries, "radcliq", k=3)
     kernel = import_module("metric_oracle.kernels.sum.cpu")
@@ -120,7 +121,7 @@ def test_the_last_blocks_of_queries_are_the_smallest(index, monkeypatch):
 def test_eight_threads_do_not_give_the_pages_back_for_ever(monkeypatch):
     """Once a block has shown what it takes, the guess for all threads does not count."""
     released, held = [], [0.1e9]
-    monkeypatch.setattr(thread_pool, "resident", lambda: held[0])
+    monkeypatch.setattr(thread_pool, "memory_in_use", lambda: held[0])
     monkeypatch.setattr(thread_pool, "release", lambda: released.append(1))
     limit = thread_pool.MemoryLimit(1.0, 8)
     for _ in range(20):
@@ -136,7 +137,7 @@ def test_eight_threads_do_not_give_the_pages_back_for_ever(monkeypatch):
 
 def test_what_one_block_took_is_not_forgotten_after_a_small_one(monkeypatch):
     released, held = [], [0.1e9]
-    monkeypatch.setattr(thread_pool, "resident", lambda: held[0])
+    monkeypatch.setattr(thread_pool, "memory_in_use", lambda: held[0])
     monkeypatch.setattr(thread_pool, "release", lambda: released.append(1))
     limit = thread_pool.MemoryLimit(1.0, 1)
     with limit.block():
@@ -192,7 +193,7 @@ def test_mapped_pages_are_given_back_and_come_again(index):
     before = states.tobytes()
     store.release()
     assert states.tobytes() == before
-    assert 1e6 < store.resident() < 1e12
+    assert 1e6 < memory_in_use() < 1e12
 
 
 def test_progress_adds_up_to_the_queries(index, queries):
