@@ -1,6 +1,6 @@
 """``oracle bench``: times searches on this machine's CPU and GPU, after checking that their results are equal.
 
-The gate, the timings and the peak of memory are here alone: the repository's ``benchmarks/`` measures with them too.
+The gate and the timings are here alone: the repository's ``benchmarks/`` measures with them too.
 """
 
 import json
