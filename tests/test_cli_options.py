@@ -22,7 +22,7 @@ import typer
 import metric_oracle
 from generated import registered
 from metric_oracle import cli
-from metric_oracle.commands import inputs
+from metric_oracle.commands import groups, inputs
 from metric_oracle.corpora.read import Read
 from metric_oracle.encoders.crepe_training import TrainingSettings
 from metric_oracle.mining.selection import Selection
@@ -279,8 +279,10 @@ def recorded():
     # No model runs and no page is served: their libraries need not be there.
     for module in (availability, inputs):
         patch.setattr(module, "find_spec", lambda name: True)
+    groups.made.cache_clear()  # commands are made of the recorders
     yield found
     patch.undo()
+    groups.made.cache_clear()
 
 
 @pytest.fixture

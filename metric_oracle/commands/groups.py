@@ -1,6 +1,7 @@
 """Classes of Typer commands and groups: flags without a type in the help, and families imported when needed."""
 
 from copy import copy
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -63,20 +64,26 @@ class Families(Group):
         if cmd_name not in COMMANDS:
             self.commands = dict.fromkeys(COMMANDS, Group())  # names among which Typer finds the nearest one
             return None
-        family = import_module(f"metric_oracle.commands.{COMMANDS[cmd_name].module}").app
-        if family.info.name == cmd_name:
-            group = copy(family)
-            group.registered_commands = [*map(_made, family.registered_commands)]
-            return typer.main.get_group(group)
-        info = _made(next(info for info in family.registered_commands if info.name == cmd_name))
-        return typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
+        return made(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show the list of commands without importing any family."""
         listing.show()
 
 
-def _made(info: Any) -> Any:
+@cache
+def made(name: str) -> Any:
+    """Return a command, or a group of commands, by the name of either; it is made once in a process."""
+    family = import_module(f"metric_oracle.commands.{COMMANDS[name].module}").app
+    if family.info.name == name:
+        group = copy(family)
+        group.registered_commands = [*map(_with_function, family.registered_commands)]
+        return typer.main.get_group(group)
+    info = _with_function(next(info for info in family.registered_commands if info.name == name))
+    return typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
+
+
+def _with_function(info: Any) -> Any:
     """Return what Typer knows of a command, with the function that is made of its declarations."""
     info = copy(info)
     info.callback = info.callback.make()
