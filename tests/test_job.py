@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from metric_oracle.base.checksum import read_json, write_json
+from metric_oracle.base.checksum import read_sealed, write_sealed
 from metric_oracle.base.errors import InputError, InUseError
 from metric_oracle.base.files import move_folder, new_folder, write_bytes
 from metric_oracle.base.job import Job, working
@@ -43,7 +43,7 @@ def test_finished_pieces_are_kept(tmp_path):
     assert run(folder) == [*NAMES]
     assert run(folder) == []
     assert {path.name for path in folder.iterdir()} == {*NAMES, "record.json", LOCK}
-    assert read_json(folder / "record.json", "").keys() == {*NAMES}
+    assert read_sealed(folder / "record.json", "").keys() == {*NAMES}
 
 
 def test_a_note_comes_back(tmp_path):
@@ -227,8 +227,8 @@ def test_a_piece_is_inside_of_its_folder(tmp_path, name):
     ):
         job.claim(name, made_of="x")
     run(folder)
-    content = read_json(folder / "record.json", "")
-    write_json(folder / "record.json", {**content, name: {"made_of": "y", "sha256": ""}})
+    content = read_sealed(folder / "record.json", "")
+    write_sealed(folder / "record.json", {**content, name: {"made_of": "y", "sha256": ""}})
     job = Job(folder, "record.json")
     assert (job.is_damaged, job.pieces) == (True, {})
     with pytest.raises(InputError, match=r"its record\.json cannot be read\. Move it"):
@@ -242,7 +242,7 @@ OTHER_PARTS = [{"made_of": "x", "sha256": "", "parts": parts} for parts in (5, [
 @pytest.mark.parametrize("entry", [5, [], {}, {"made_of": "x"}, None, *OTHER_PARTS])
 def test_a_record_of_another_form(tmp_path, entry):
     run(tmp_path)
-    write_json(tmp_path / "record.json", {"a": entry})
+    write_sealed(tmp_path / "record.json", {"a": entry})
     job = Job(tmp_path, "record.json")
     assert (job.is_damaged, job.pieces, job.holds("a")) == (True, {}, False)
     (tmp_path / "record.json").write_text(json.dumps([1]))

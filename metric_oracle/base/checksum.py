@@ -2,7 +2,7 @@
 
 A file has its checksum in one of three places: a signature file beside it (``NAME.signature.json``), the metadata of
 Parquet, or a field of a JSON object. `corpora.text_files.existing_file`, which every reader of a user's file calls,
-checks the first, `corpora.tables` the second, `read_json` the third. A file without a checksum is one that a user or
+checks the first, `corpora.tables` the second, `read_sealed` the third. A file without a checksum is one that a user or
 another program wrote, and is read as it is.
 """
 
@@ -156,13 +156,13 @@ def replacing_signed(path: Path, signature: Mapping[str, Any]) -> Iterator[Path]
 # In a JSON object
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON object with its checksum; old content stays until the new one is complete."""
     write_bytes(path, json_text(seal(content)).encode())
 
 
-def read_json(path: Path, step: str) -> dict[str, Any]:
-    """Return a JSON object that `write_json` wrote; raise InputError with the next step `step` if missing or changed.
+def read_sealed(path: Path, step: str) -> dict[str, Any]:
+    """Return a JSON object that `write_sealed` wrote; raise InputError with the next step `step` if missing or changed.
 
     Those of earlier versions have no checksum, and are returned as they are.
     """

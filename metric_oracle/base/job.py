@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from metric_oracle.base.checksum import read_json, write_json
+from metric_oracle.base.checksum import read_sealed, write_sealed
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import remove_leftovers, sha256
 from metric_oracle.base.locks import LOCK, exclusive, is_at
@@ -42,7 +42,7 @@ class Job:
         self._record = folder / record
         self._held: set[str] = set()  # pieces that need no further comparison with their checksums
         try:
-            content = read_json(self._record, "")
+            content = read_sealed(self._record, "")
             pieces = {
                 name: Recorded(
                     str(entry["made_of"]),
@@ -147,7 +147,7 @@ class Job:
                 content[name]["note"] = piece.note
             if piece.parts:
                 content[name]["parts"] = [[first, stop, sha] for (first, stop), sha in piece.parts.items()]
-        write_json(self._record, content)
+        write_sealed(self._record, content)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from metric_oracle.base import option_types
-from metric_oracle.base.checksum import write_json as write_sealed
+from metric_oracle.base.checksum import write_sealed
 from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import checksum, identify, new_folder, write_json

@@ -17,7 +17,7 @@ from annotated_doc import Doc
 from pyarrow import csv
 
 from metric_oracle.base import option_types
-from metric_oracle.base.checksum import sign, write_json
+from metric_oracle.base.checksum import sign, write_sealed
 from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import new_folder
@@ -235,7 +235,7 @@ def export_survey(
             _write_csv(temporary / name, columns)
             sign(temporary / name, {"command": "survey export", **{n: notes[n] for n in ("survey", "made_by")}})
         _scored(pairs, layout.ids(pairs), key).write(temporary / "scores.csv")  # has a signature of its own
-        write_json(temporary / "notes.json", notes)
+        write_sealed(temporary / "notes.json", notes)
         for path in temporary.iterdir():
             path.chmod(0o600)
     return Export(out, notes)

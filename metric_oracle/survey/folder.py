@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from annotated_doc import Doc
 
-from metric_oracle.base.checksum import read_json
+from metric_oracle.base.checksum import read_sealed
 from metric_oracle.base.declarations import Flag
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import checksum
@@ -88,7 +88,7 @@ class Survey:
 
     def links(self) -> dict[str, str]:
         """Return rater -> secret of the rater's address."""
-        links = read_json(self.folder / "links.json", _RESTORE)
+        links = read_sealed(self.folder / "links.json", _RESTORE)
         try:
             return {rater: str(links[rater]) for rater in self.raters}
         except KeyError as error:
@@ -106,7 +106,7 @@ class Survey:
 def open_survey(folder: str | Path) -> Survey:
     """Open the folder of a survey; raise InputError if it is another folder, or was altered. The key is not read."""
     folder = Path(folder)
-    content = read_json(folder / "survey.json", _MADE)
+    content = read_sealed(folder / "survey.json", _MADE)
     claimed = content.pop("fingerprint", None)
     if content.get("format") != FORMAT or content.get("version") != VERSION or claimed != checksum(content):
         raise InputError(
@@ -127,7 +127,7 @@ def read_key(survey: Survey) -> dict[str, Any]:
     Raise InputError if it is damaged, or belongs to another survey.
     """
     path = survey.folder / "key.json"
-    key = read_json(path, _RESTORE)
+    key = read_sealed(path, _RESTORE)
     if key.get("survey") != survey.fingerprint:
         raise InputError(f"key.json in {survey.folder} belongs to another survey.", "Restore the folder.")
     if not _is_key(key, survey):  # of an earlier version, whose keys have no checksum

@@ -25,7 +25,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from metric_oracle.base.checksum import read_json, write_json
+from metric_oracle.base.checksum import read_sealed, write_sealed
 from metric_oracle.base.errors import InputError, MetricOracleError
 from metric_oracle.base.journal import End, Journal, JournalLine
 from metric_oracle.base.locks import let_interrupts_end_waits
@@ -159,7 +159,7 @@ class Log:
     def _saved(self) -> End | None:
         """Return the acknowledged end of the log; None if the file beside it is lost, damaged or another log's."""
         try:
-            content = read_json(self.beside, "")
+            content = read_sealed(self.beside, "")
             if all(content.get(name) == value for name, value in self._owner.items()):
                 return End(content["lines"], content["check"])
         except (InputError, OSError, KeyError):
@@ -169,7 +169,7 @@ class Log:
 
     def _write_end(self, end: End) -> None:
         """Write the acknowledged end of the log beside it."""
-        write_json(self.beside, {**self._owner, **end._asdict()})
+        write_sealed(self.beside, {**self._owner, **end._asdict()})
 
     @contextmanager
     def _opened(self, flags: int, lock: int) -> Iterator[int]:

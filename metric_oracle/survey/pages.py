@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from metric_oracle.base.checksum import read_json, write_json
+from metric_oracle.base.checksum import read_sealed, write_sealed
 from metric_oracle.base.errors import InputError, MetricOracleError
 from metric_oracle.survey.folder import Survey, open_cells
 from metric_oracle.survey.log import MAX_ERRORS, ConflictError, Counts, Event, Log, SaveError
@@ -152,11 +152,11 @@ def serve_survey(survey: Survey, port: int, tell: Callable[[str], object]) -> No
     links = survey.links()
     last = survey.folder / "port.json"
     if not port and last.is_file():
-        last_port = read_json(last, "Remove it.").get("port")
+        last_port = read_sealed(last, "Remove it.").get("port")
         port = last_port if isinstance(last_port, int) else 0
     with listen(port) as at:
         port = at.getsockname()[1]
-        write_json(last, {"port": port})
+        write_sealed(last, {"port": port})
         for rater, link in links.items():
             tell(f"{rater}: {address(port, link)}")
         tell(f"From another machine: ssh -L {port}:127.0.0.1:{port} THIS-HOST, then the same address. Ctrl-C ends it.")

@@ -908,12 +908,12 @@ import os, signal, sys
 import metric_oracle as mo
 from metric_oracle.base import job
 stop = sys.argv[1]
-write_json = job.write_json
+write_sealed = job.write_sealed
 def killed(path, content):
-    write_json(path, content)
+    write_sealed(path, content)
     if path.name == "build.json" and any(of["sha256"] for name, of in content.items() if name.startswith(stop)):
         os.kill(os.getpid(), signal.SIGKILL)
-job.write_json = killed
+job.write_sealed = killed
 print("ready", flush=True)
 reports = mo.reports(sys.argv[2], radgraph=sys.argv[4], chexbert_labels=sys.argv[5], uncertain="positive")
 mo.build_index(reports, sys.argv[3])
@@ -1025,7 +1025,7 @@ def test_damaged_unfinished_build_starts_clean(inputs, built, tmp_path, damage):
     killed_build(inputs, tmp_path / "I")
     building = tmp_path / "I.building"
     (tmp_path / "reports.arrow").write_text("mine")
-    state = checksum.read_json(building / "build.json", "")
+    state = checksum.read_sealed(building / "build.json", "")
     path = building / "ngrams/features.arrow"
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-5])

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from metric_oracle.base.checksum import write_json
+from metric_oracle.base.checksum import write_sealed
 from metric_oracle.base.errors import InputError, InUseError
 from metric_oracle.judges import judgements
 from metric_oracle.judges.judgements import RECORD, Judgements, pair_ids
@@ -188,7 +188,7 @@ def test_answers_of_an_earlier_version_are_read(tmp_path):
         piece.write_text(content)
         record = json.loads((folder / RECORD).read_text())[piece.name]
         sha = hashlib.sha256(content.encode()).hexdigest() if is_finished else ""
-        write_json(folder / RECORD, {piece.name: {**record, "sha256": sha}})
+        write_sealed(folder / RECORD, {piece.name: {**record, "sha256": sha}})
         if is_finished:
             assert keep(folder, {}) == {"a": {"score": 0.5}, "b": {"score": 1.5}}
             continue

@@ -11,7 +11,7 @@ import pyarrow.csv
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.base.checksum import read_json, seal
+from metric_oracle.base.checksum import read_sealed, seal
 from metric_oracle.base.errors import InputError
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.reports import Reports
@@ -401,7 +401,7 @@ def test_files_that_are_none(tmp_path):
         survey.log("carl")
     path = tmp_path / "S/survey.json"
     key = tmp_path / "S/key.json"
-    key.write_text(json.dumps(seal({**read_json(key, ""), "survey": "other"})))
+    key.write_text(json.dumps(seal({**read_sealed(key, ""), "survey": "other"})))
     with pytest.raises(InputError, match=r"^export_survey: key\.json in .*S belongs to another survey"):
         export_survey(tmp_path / "S", tmp_path / "E")
     path.write_text(path.read_text().replace("Reference 1", "Reference 0"))
@@ -528,7 +528,7 @@ def test_unfinished_raters_are_named(tmp_path):
     out = export_survey(tmp_path / "S", tmp_path / "E1", leave_out={"carl": "ill"})
     assert out.notes["raters"] == ["anna"]
     assert out.warnings() == ["carl is left out: ill.", "ben is left out: 24 cells are open."]
-    assert read_json(tmp_path / "E1/notes.json", "") == out.notes
+    assert read_sealed(tmp_path / "E1/notes.json", "") == out.notes
     with pytest.raises(
         InputError,
         match=r"no finished ratings to export; .*\. Leave out the raters who have hardly begun, "

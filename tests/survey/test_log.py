@@ -387,12 +387,12 @@ class Disk:
         self.synced = self.content
         self._may(0.05)
 
-    def write_json(self, path, content):
+    def write_sealed(self, path, content):
         self._may(0.02)
         self.beside = {**content}
         self._may(0.02)
 
-    def read_json(self, path, step):
+    def read_sealed(self, path, step):
         if self.beside is None:
             raise InputError("it is missing.", step)
         return {**self.beside}
@@ -417,7 +417,7 @@ def campaign(patch, seed):
     rng = random.Random(seed)
     disk = Disk(rng)
     on_disk(patch, disk)
-    for name in ("read_json", "write_json"):
+    for name in ("read_sealed", "write_sealed"):
         patch.setattr(survey_log, name, getattr(disk, name))
     patch.setattr(Log, "beside", disk)
     log, acknowledged, shown, pending, restarts = log_at(PATH), {}, {}, [], 0

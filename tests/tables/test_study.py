@@ -409,7 +409,7 @@ def test_oracle_reports_and_checksums_are_in_the_folder(world, tmp_path):
         assert reports.table.equals(retrieve(index, queries, metric).table)
         assert verify(index, reports, queries)["queries"] == 20
         assert read_scores(out / f"{metric}-oracle.parquet").table.equals(systems[f"{metric} oracle"].table)
-    kept = checksum.read_json(out / STEPS, "")
+    kept = checksum.read_sealed(out / STEPS, "")
     tables = [f"table.{ending}" for ending in ("md", "tex", "csv", "csv.signature.json", "png")]
     assert kept.keys() == {f"{name}.parquet" for name in names} | {*tables}
     assert kept.keys() == {path.name for path in out.iterdir()} - {STEPS}
