@@ -16,10 +16,11 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.machine import Row
 from metric_oracle.bench.timing import timed
+from metric_oracle.synthetic.example import N_REPORTS, N_TESTS, write_example
 from metric_oracle.synthetic.stand_ins import find_encoder
 
-QUERY = "Small left pleural effusion. No pneumothorax."
-PROJECT = ["--project", "first/oracle.toml"]  # what `oracle example` says of its files: graphs lie beside the reports
+PROJECT = ["--project", "made/oracle.toml"]  # of the example: graphs and labels lie beside the reports
+LARGE = 2365, 590  # reports and test reports of IU X-ray
 PROGRAM = "from benchmarks.first import watch; watch()"
 
 
@@ -40,31 +41,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(metrics: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows: the demonstration, each metric's index and searches, a study; nothing is compiled before each."""
-    with tempfile.TemporaryDirectory() as name:
-        yield _run("demo", ["demo"], Path(name))
-    for metric in metrics:
-        encoder = find_encoder() if metric == "bertscore" else None
-        if metric == "bertscore" and encoder is None:
-            continue
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            _run("example", ["example", "first"], folder)
-            reads_graphs = metric == "radgraph"
-            build = ["build-index", *(["train", *PROJECT] if reads_graphs else ["first/train.csv"]), "-m", metric]
+    """Yield the rows: each job in a folder of its own, in which nothing is compiled before, and then once more."""
+    yield from _twice("demo", ["demo"], [])
+    for pairs in (24, 500):
+        yield from _twice(f"score-{pairs}", ["score", "test", "strong", *PROJECT], [], n_tests=pairs)
+    for size in ((N_REPORTS, N_TESTS), LARGE):
+        for metric in metrics:
+            encoder = find_encoder() if metric == "bertscore" else None
+            if metric == "bertscore" and encoder is None:
+                continue
+            build = ["build-index", "train", *PROJECT, "-m", metric]
             build += ["--encoder", encoder, "--layer", "5"] if encoder else []
-            build += ["--out", "INDEX", "--quiet"]
-            search = ["retrieve", "INDEX", *(["test", *PROJECT] if reads_graphs else ["--text", QUERY]), "-m", metric]
-            yield _run(f"build-{metric}", build, folder)
-            for time_ in ("first", "second"):
-                yield _run(f"{time_}-retrieve-{metric}", [*search, "--quiet"], folder)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _run("example", ["example", "first"], folder)
-        yield _run("build-study", ["build-index", "first/train.csv", "--out", "INDEX", "--quiet"], folder)
-        files = ["first/test.csv", "Strong=first/strong.csv", "Weak=first/weak.csv"]
-        words = ["study", "INDEX", *files, "-m", "bleu,rouge-l", "--out", "study"]
-        yield _run("first-study", words, folder)
+            search = ["retrieve", "INDEX", "test", "-m", metric, *PROJECT]
+            name = metric if size != LARGE else f"{metric}-{size[1]}x{size[0]}"
+            yield from _twice(name, search, [f"build-{name}", *build], *size)
+    words = ["study", "INDEX", "made/test.csv", "Strong=made/strong.csv", "Weak=made/weak.csv", "-m", "bleu,rouge-l"]
+    yield from _twice("study", words, ["build-study", "build-index", "made/train.csv"])
+
+
+def _twice(
+    name: str, words: Sequence[str], build: Sequence[str], n_reports: int = N_REPORTS, n_tests: int = N_TESTS
+) -> Iterator[Row]:
+    """Yield the rows of a command on the example's files in some size, of the same command again, and of its index.
+
+    `build` has the name of the row and the command that builds the index; it is empty if none is needed.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        write_example(folder / "made", n_reports, n_tests)
+        if build:
+            yield _run(build[0], [*build[1:], "--out", "INDEX", "--quiet"], folder)
+        for one in (name, f"{name}-again"):
+            yield _run(one, words if words == ["demo"] else [*words, "--quiet"], folder)
 
 
 def _run(name: str, words: Sequence[str], folder: Path) -> Row:

@@ -64,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     first = newest(runs, lambda row: row["table"] == "first")
     if first:
         parts.append(first_markdown(first))
+    small = newest(runs, lambda row: row["table"] == "small")
+    if small:
+        parts.append(small_markdown(small))
     reading = newest(runs, lambda row: row["table"] == "reading")
     if reading:
         parts.append(reading_markdown(reading))
@@ -571,15 +574,39 @@ def first_markdown(rows: Sequence[Row]) -> str:
     """Return the table of the first commands on a machine."""
     commit = (rows[0]["commit"] or "unknown")[:7] + (" with changes" if rows[0]["dirty"] else "")
     caption = (
-        f"The first commands on the files of `oracle example`, nothing compiled before, {rows[0]['time'][:10]}, commit "
-        f"{commit}, {tables.where(rows[0])}. Compiling is in seconds of a processor, without the processes that the "
-        "demonstration starts. Each metric, and the README's study, begins with an empty store (benchmarks/first.py)."
+        f"The first commands of a new machine, {rows[0]['time'][:10]}, commit {commit}, {tables.where(rows[0])}. Each "
+        "of `demo`, `score`, `retrieve` under a metric and the README's `study` begins with an empty store of compiled "
+        "code, on the files of `oracle example`, 24 test reports among 400 where no size is named; then it is run "
+        "again. Compiling is in seconds of a processor (benchmarks/first.py)."
     )
     lines = []
     for row in rows:
         slowest = ", ".join(f"{name} {s:.1f}" for name, s in list(row["functions"].items())[:3])
         lines.append([f"`{row['name']}`", tables.seconds(row["value"]), f"{row['compile_s']:.1f}", slowest])
     return f"{caption}\n\n{tables.table(['Command', 'Time', 'Compiling', 'Longest'], lines)}"
+
+
+def small_markdown(rows: Sequence[Row]) -> str:
+    """Return the table of what the plain scorers cost."""
+    first = rows[0]
+    commit = (first["commit"] or "unknown")[:7] + (" with changes" if first["dirty"] else "")
+    caption = (
+        f"Plain scorers, {first['time'][:10]}, commit {commit}, {tables.where(first)}: the time of a pair; the number "
+        f"of pairs from which on `--backend auto` searches by kernels; and whether the {first['k']} best reports of "
+        f"{first['reports']:,}, with all columns, were the same under both (benchmarks/small.py). Reports are those of "
+        "IU X-ray, or synthetic ones where a metric reads what IU X-ray lacks."
+    )
+    lines = [
+        [
+            f"`{row['name']}`",
+            f"{1e6 * row['value']:,.3g} µs",
+            f"{row['pairs']:,.0f}",
+            f"{row['queries']} test reports, {row['corpus']}",
+            "yes" if row["same"] else "no",
+        ]
+        for row in rows
+    ]
+    return f"{caption}\n\n{tables.table(['Metric', 'A pair', 'Kernels from', 'Compared', 'Same'], lines)}"
 
 
 def reading_markdown(rows: Sequence[Row]) -> str:

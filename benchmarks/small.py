@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="of the plain search, by metric (%(default)s)")
     machine.add_out(parser, "small")
     options = parser.parse_args(arguments)
-    results = machine.Results("small", options.out, seed=SEED, reports=options.reports, tests=options.tests)
+    results = machine.Results("small", options.out, seed=SEED, reports=options.reports, tests=options.tests, k=K)
     line = "{name}: {value:.3g} s a pair, a kernel from {pairs:,.0f} pairs on; same for {queries} queries: {same}"
     with TemporaryDirectory() as folder:
         return results.measure(_measure(options, Path(folder)), line)
@@ -84,7 +84,7 @@ def _measure(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
             "unit": "s",
             "chosen": PLAIN_SECONDS[metric.kernel],
             "pairs": SMALL_SEARCH / PLAIN_SECONDS[metric.kernel],
-            "corpus": "iu-xray" if sides is not synthetic and real.SOURCE.is_dir() else "synthetic",
+            "corpus": "IU X-ray" if sides is not synthetic and real.SOURCE.is_dir() else "synthetic",
             "queries": n,
             "same": answers[0].equals(answers[1]),
         }

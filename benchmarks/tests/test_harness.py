@@ -27,6 +27,7 @@ from benchmarks import (
     report,
     search_once,
     simulate,
+    small,
     state_peers,
     states,
     tables,
@@ -935,12 +936,10 @@ def test_the_first_commands_are_commands(monkeypatch, tmp_path):
         patch.setattr(first_commands, "_run", run)
         out = tmp_path / "first.jsonl"
         assert first_commands.main(["--metrics", "bleu", "radgraph", "--out", str(out)]) == 0
-    assert ran[:4] == ["demo", "example", "build-bleu", "first-retrieve-bleu"]
-    assert ran[-2:] == ["build-study", "first-study"]
-    assert len(report.read(out)) == 9
-    assert "| `first-retrieve-radgraph` | 2.5 s | 1.2 | search_bleu 1.0, sort 0.2 |" in report.first_markdown(
-        report.read(out)
-    )
+    assert ran[:7] == ["demo", "demo-again", "score-24", "score-24-again", "score-500", "score-500-again", "build-bleu"]
+    assert ran[-5:] == ["radgraph-590x2365", "radgraph-590x2365-again", "build-study", "study", "study-again"]
+    assert len(report.read(out)) == len(ran) == 21
+    assert "| `radgraph` | 2.5 s | 1.2 | search_bleu 1.0, sort 0.2 |" in report.first_markdown(report.read(out))
     row = first_commands._run("example", ["example", "first"], tmp_path)
     assert (tmp_path / "first/train.csv").is_file()
     assert row["value"] > 0
@@ -1359,3 +1358,14 @@ def test_pages_are_timed(data, tmp_path):
     assert rows["page-first"]["first_ms"] > 0
     assert rows["page-live"]["slowest_ms"] >= rows["page-live"]["value"] > 0
     assert rows["page-case"]["slowest_ms"] >= rows["page-case"]["value"] > 0
+
+
+def test_plain_scorers_are_measured_beside_kernels(tmp_path, capsys):
+    out = tmp_path / "small.jsonl"
+    sizes = ["--reports", "60", "--tests", "6", "--seconds", "0.1"]
+    assert small.main([*sizes, "--metrics", "bleu-4", "radgraph", "labels:agreement", "--out", str(out)]) == 0
+    rows = report.read(out)
+    assert [row["name"] for row in rows] == ["bleu-4", "radgraph", "labels:agreement"]
+    assert all(row["same"] and 0 < row["value"] < 0.01 and row["queries"] >= 1 for row in rows)
+    table = report.small_markdown(rows)
+    assert re.search(r"\| `labels:agreement` \| [\d.,]+ µs \| 500,000 \| \d test reports, synthetic \| yes \|", table)
