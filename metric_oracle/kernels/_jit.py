@@ -48,19 +48,22 @@ def jit(function: Callable[..., Any]) -> Any:
         return numba.njit(**_FLAGS)(function)
 
 
-def linear(function: Callable[..., Any]) -> Callable[..., Any]:
+def linear(
+    function: Callable[..., Any], plain: Callable[..., Any] | None = None, share: float = 1.0
+) -> Callable[..., Any]:
     """Compile the decorated function, whose time is linear in the size of its arrays, unless there is little to do.
 
-    Where its machine code is not stored, the interpreter runs the same source for the first `FEW` elements. The results
-    are the same to the bit. Only Python may call the function.
+    Where its machine code is not stored, the interpreter runs the same source for the first `FEW` elements, or `plain`,
+    a function in plain Python with the same results, which takes that `share` of the time. The results are the same to
+    the bit. Only Python may call the function.
     """
-    compiled, interpreted = jit(function), 0
+    compiled, interpreted = jit(function), 0.0
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
         """Call the machine code, or let the interpreter run the function."""
         nonlocal interpreted
-        size = max(value.size for value in arguments if isinstance(value, np.ndarray))
+        size = share * max(value.size for value in arguments if isinstance(value, np.ndarray))
         if interpreted + size > FEW:
             return compiled(*arguments)
         try:
@@ -69,7 +72,7 @@ def linear(function: Callable[..., Any]) -> Callable[..., Any]:
         except NotStoredError:
             interpreted += size
         with np.errstate(over="ignore"):  # hashes are products modulo 2**64
-            return uncompiled(function)(*arguments)
+            return (plain or uncompiled(function))(*arguments)
 
     return call
 

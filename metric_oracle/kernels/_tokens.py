@@ -1,5 +1,9 @@
 """Cutting texts into tokens and numbering these, over the bytes of texts in UTF-8."""
 
+import re
+from functools import partial
+from itertools import pairwise
+
 import numpy as np
 
 from metric_oracle.kernels._build import table_size
@@ -9,7 +13,24 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio, odd: spread
 PART, BLANK, FIRST = 0, 1, 2  # a byte of a token; one between tokens; one that begins a token
 
 
-@linear
+def find_tokens(content, text_ptr, role):
+    """Cut texts into tokens by a regular expression; parameters and results are those of `split_tokens`."""
+    starts, parts = (re.escape(bytes(np.flatnonzero(some).astype(np.uint8))) for some in (role != BLANK, role == PART))
+    token = re.compile(b"[%b][%b]*" % (starts, parts), re.DOTALL)
+    raw, spans, number = content.tobytes(), [], {}
+    ids, ptr = [], [0]
+    for first, last in pairwise(text_ptr.tolist()):
+        for found in token.finditer(raw, first, last):
+            token_id = number.setdefault(found[0], len(number))
+            if token_id == len(spans):
+                spans.append(found.span())
+            ids.append(token_id)
+        ptr.append(len(ids))
+    begin, end = np.array(spans, np.int64).reshape(-1, 2).T
+    return np.array(ids, np.int32), np.array(ptr, np.int64), begin.copy(), end.copy()
+
+
+@partial(linear, plain=find_tokens, share=0.05)
 def split_tokens(content, text_ptr, role):
     """Cut texts into tokens, and number the distinct tokens by first appearance.
 

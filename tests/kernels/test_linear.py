@@ -3,6 +3,7 @@
 import copy
 import re
 from importlib import import_module
+from inspect import getclosurevars
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ FOLDER = Path(_jit.__file__).parent
 FOUND = {
     (path.stem, name)
     for path in FOLDER.glob("*.py")
-    for name in re.findall(r"^@linear\ndef (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    for name in re.findall(r"^@.*\blinear\b.*\ndef (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
 }
 
 
@@ -140,15 +141,17 @@ def test_the_interpreter_and_the_machine_code_agree(module, name, n):
     for scratch in (arg for arg in arguments if hasattr(arg, "counts")):
         for array in scratch:  # parts are left as they are
             array[:] = 0
-    others = copy.deepcopy(arguments)
+    plain = getclosurevars(function).nonlocals["plain"]
+    ways = [uncompiled(function.__wrapped__), *([] if plain is None else [plain])]
+    copies = [copy.deepcopy(arguments) for _ in ways]
     compiled = function(*arguments)  # `compiled` in conftest.py: nothing counts as little
-    with np.errstate(over="ignore"):
-        interpreted = uncompiled(function.__wrapped__)(*others)
-    found = [[*flat((compiled, arguments))], [*flat((interpreted, others))]]
-    for one, other in zip(*found, strict=True):
-        end = int(compiled) if name == "sort_distinct" and one.ndim else None  # what follows is undefined
-        assert np.array_equal(one[:end] if one.ndim else one, other[:end] if other.ndim else other)
-        assert one.dtype == other.dtype if one.ndim else one.dtype.kind == other.dtype.kind
+    for way, others in zip(ways, copies, strict=True):
+        with np.errstate(over="ignore"):
+            found = [*flat((way(*others), others))]
+        for one, other in zip(flat((compiled, arguments)), found, strict=True):
+            end = int(compiled) if name == "sort_distinct" and one.ndim else None  # what follows is undefined
+            assert np.array_equal(one[:end] if one.ndim else one, other[:end] if other.ndim else other)
+            assert one.dtype == other.dtype if one.ndim else one.dtype.kind == other.dtype.kind
 
 
 def test_little_is_interpreted_and_the_rest_compiled(monkeypatch):
