@@ -29,6 +29,7 @@ from typing import Any
 MODULES = {
     "BestOf": "samples.best_of",
     "Consensus": "samples.consensus",
+    "Layout": "tables.layout",
     "MetricOracleError": "base.errors",
     "RatedFiles": "raters.metric_comparison",
     "Read": "corpora.read",

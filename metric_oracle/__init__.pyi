@@ -1,6 +1,7 @@
 # Made by tests/generated.py from MODULES of __init__.py.
 from metric_oracle.samples.best_of import BestOf as BestOf
 from metric_oracle.samples.consensus import Consensus as Consensus
+from metric_oracle.tables.layout import Layout as Layout
 from metric_oracle.base.errors import MetricOracleError as MetricOracleError
 from metric_oracle.raters.metric_comparison import RatedFiles as RatedFiles
 from metric_oracle.corpora.read import Read as Read

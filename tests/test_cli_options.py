@@ -29,6 +29,7 @@ from metric_oracle.mining.selection import Selection
 from metric_oracle.retrieval.options import SearchOptions
 from metric_oracle.sources import availability
 from metric_oracle.survey.create import SurveyOptions
+from metric_oracle.tables.layout import Layout
 
 # Real: what is tested, leaves that know no files, and functions that only call or part what they are given.
 CALLERS = ("together", "_numbered", "parted")
@@ -227,7 +228,7 @@ def leaves(value, path):
             yield from leaves(part, path)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            is_named = isinstance(value, SearchOptions | Selection | SurveyOptions | TrainingSettings)
+            is_named = isinstance(value, SearchOptions | Selection | SurveyOptions | TrainingSettings | Layout)
             yield from leaves(getattr(value, field.name), f"{path}.{field.name}" if is_named else path)
     else:
         yield path, value

@@ -52,6 +52,7 @@ def made(tmp_path_factory):
             graphs.load(),
             graphs,
             mo.Selection(1),
+            mo.Layout(),
             mo.Read("findings"),
             expected,
             written,

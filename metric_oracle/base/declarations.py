@@ -25,8 +25,14 @@ from annotated_doc import Doc
 # Panels of the help, in its order.
 OUTPUT, SEARCH, ROWS = "Options", "Metric and search", "Rows, intervals and tests"
 PREDICTED, FILES, BERTSCORE, READING = "The predictions", "Files and models", "BERTScore", "How to read the reports"
-PANELS = (OUTPUT, SEARCH, ROWS, PREDICTED, FILES, BERTSCORE, READING)
-OBJECTS = ("options", "selection", "read")  # parameters whose value is an object with one option in each field
+PRINTED = "The table for a paper"
+PANELS = (OUTPUT, PRINTED, SEARCH, ROWS, PREDICTED, FILES, BERTSCORE, READING)
+OBJECTS = (
+    "options",
+    "selection",
+    "read",
+    "layout",
+)  # parameters whose value is an object, each field of it an option
 
 
 class Flag:

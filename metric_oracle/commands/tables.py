@@ -36,6 +36,7 @@ app = typer.Typer(rich_markup_mode="rich")
     'oracle table "BLEU oracle=bleu.csv" R2Gen=r2gen.csv random=random.csv \\\n'
     '--random random --oracle "bleu=BLEU oracle" --paired R2Gen,random',
     "oracle table R2Gen=r2gen.parquet --foreign R2Gen=green.csv",
+    "oracle table STUDY --without identity --digits 2 --out table.tex",
     panel=ROWS,
     endings=TABLES,
     formats=FORMATS,
@@ -45,11 +46,28 @@ app = typer.Typer(rich_markup_mode="rich")
 def compare(
     call: Call, to: Destination, *, foreign: Foreign | None = None, directions: option_types.Directions | None = None
 ) -> None:
-    """Add the scores of other tools to the rows."""
+    """Add the scores of other tools to the rows, or read those of a study."""
     systems: dict[str, list[Any]] = call.values["systems"]
-    for name, scores in read_foreign_files(foreign, directions):
-        systems.setdefault(name, []).append(scores)
+    folder = _study(systems)
+    if folder is None:
+        for name, scores in read_foreign_files(foreign, directions):
+            systems.setdefault(name, []).append(scores)
+    else:
+        from metric_oracle.tables.study import compare_study
+
+        own = {name: value for name, value in call.values.items() if name in ("random", "oracles", "paired")}
+        own |= {"foreign": foreign, "directions": directions}
+        check_left_out(own, "with the folder of a study")
+        shared = {name: value for name, value in call.values.items() if name in declarations(compare_study)}
+        call = replace(call, function=compare_study, values={**shared, "systems": folder})
     deliver_finding(to, call.tracked("table"))
+
+
+def _study(systems: Mapping[str, Sequence[Any]]) -> str | Path | None:
+    """Return the folder of a study, if one is given in the place of all files; None for files."""
+    given = [file for files in systems.values() for file in files]
+    is_folder = len(given) == 1 and isinstance(given[0], str | Path) and Path(given[0]).is_dir()
+    return given[0] if is_folder else None
 
 
 def read_foreign_files(

@@ -23,9 +23,8 @@ from metric_oracle.metrics import METRICS
 from metric_oracle.records import Directed
 from metric_oracle.statistics import Interval, interval
 from metric_oracle.tables.compare import compare
-from metric_oracle.tables.comparison import Difference
 from metric_oracle.tables.systems import ReadResults
-from metric_oracle.tables.table_cells import title
+from metric_oracle.tables.table_cells import Difference, title
 
 
 @dataclass(frozen=True)

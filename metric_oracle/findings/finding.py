@@ -68,6 +68,10 @@ class Finding(Frames, OneLine):
         """Return the printed tables, with the notes below them."""
         raise NotImplementedError
 
+    def tables_in(self, form: str) -> list[PaperTable]:
+        """Return the tables that a text of a form, "md" or "tex", has; by default those of a terminal."""
+        return self.tables()
+
     def figure(self) -> Any:
         """Return the Matplotlib figure; a result that has none raises InputError."""
         raise InputError(f"{type(self).__name__} has no figure.", f"Write tables or numbers: {', '.join(TABLES)}.")
@@ -89,7 +93,7 @@ class Finding(Frames, OneLine):
     def text(self, form: str) -> str:
         """Return the result as text, by the ending of a file of that form: "md", "tex", "csv" or "jsonl"."""
         if form in RENDERERS:
-            return RENDERERS[form](self.tables(), self.signature)
+            return RENDERERS[form](self.tables_in(form), self.signature)
         return csv_text(self.table) if form == "csv" else "".join(f"{line}\n" for line in self.json_lines())
 
     @public

@@ -1,5 +1,6 @@
-"""Tables as in a paper, with rounded cells: for a terminal of any width, in Markdown and in LaTeX.
+"""Printed tables, with rounded cells: for a terminal of any width, in Markdown and in LaTeX.
 
+A table is for reading, with all that is to be said below it, or for a paper (`Print`), with a line for each row.
 All Markdown and LaTeX of the package is made here, and here alone names are escaped. On a terminal, no line of a cell
 is ever broken or cut, because a number that is cut is a wrong number. A table that is too wide is shown in several
 parts, one below the other, each with the names of the rows.
@@ -23,6 +24,17 @@ class Entry:
     lines: tuple[str, ...]
     best: bool = False
     second: bool = False
+    mark: str = ""  # a sign behind the first line, such as "≈"
+
+
+@dataclass(frozen=True)
+class Print:
+    """What a table has that goes into a paper as it is."""
+
+    label: str  # by which LaTeX refers to it
+    legend: list[str]  # sentences behind the title; those of `notes` are for who writes the paper
+    rule: int  # number of rows above the rule
+    beside: bool = False  # whether the second line of a cell stands beside the first
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,7 @@ class PaperTable:
     rows: list[tuple[str, list[Entry]]]  # a name and its cells; the name may have several lines
     notes: list[str] = field(default_factory=list)  # sentences below the table
     first: str = ""  # head of the column of names
+    print: Print | None = None  # None for a table with cells of many lines and all that is to be said, for reading
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Yield the table for Rich, in parts that fit the width of the console, and its notes."""
@@ -114,11 +127,22 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
     from rich.table import Table
     from rich.text import Text
 
-    def column_width(head: str, entries: list[Entry]) -> int:
-        words = plain(head).split() or [""]
-        return max(len(part) for part in (*words, *(plain(line) for cell in entries for line in cell.lines)))
+    lines = [_lines(table, i) for i in range(len(table.columns))]
 
-    widths = [column_width(head, [cells[i] for _, cells in table.rows]) for i, head in enumerate(table.columns)]
+    def column_width(head: str, of_column: list[list[str]]) -> int:
+        return max(map(len, (*(plain(head).split() or [""]), *(line for of_cell in of_column for line in of_cell))))
+
+    def text(cell: Entry, of_cell: list[str], column: int) -> Any:
+        """Return the lines of a cell, each as wide as its column; the number has the style of the cell."""
+        first = of_cell[0].rjust(column)
+        styled = Text("\n".join([first, *(line.rjust(column) for line in of_cell[1:])]))
+        start = len(first) - len(of_cell[0])
+        styled.stylize(
+            "bold" if cell.best else "underline" if cell.second else "", start, start + len(plain(cell.lines[0]))
+        )
+        return styled
+
+    widths = [column_width(*both) for both in zip(table.columns, lines, strict=True)]
     names = [plain(line) for name, _ in table.rows for line in name.split("\n")] + [plain(table.first)]
     longest, word = max(map(len, names)), max(len(word) for name in names for word in name.split() or [""])
     available = max(width - _EDGES - _BETWEEN - max(widths, default=0), _MIN_NAME_WIDTH)
@@ -142,22 +166,32 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
         part.add_column(Text(plain(table.first)), min_width=name_width, max_width=name_width, overflow="fold")
         for head, column in zip(table.columns[begin:end], widths[begin:end], strict=True):
             part.add_column(Text(plain(head)), justify="right", min_width=column, max_width=column, overflow="fold")
-        for name, cells in table.rows:
-            texts = [
-                Text("\n").join(
-                    Text(plain(line), style=_style(cell) if i == 0 else "") for i, line in enumerate(cell.lines)
-                )
-                for cell in cells[begin:end]
-            ]
+        for number, (name, cells) in enumerate(table.rows, 1):
+            texts = [text(cells[i], lines[i][number - 1], widths[i]) for i in range(begin, end)]
             label = Text("\n".join(map(plain, name.split("\n"))))
-            part.add_row(label, *texts, end_section=max((len(cell.lines) for cell in cells), default=1) > 1)
+            is_tall = max((len(cell.lines) for cell in cells), default=1) > 1
+            part.add_row(label, *texts, end_section=is_tall if table.print is None else number == table.print.rule)
         yield part
         begin = end
-    yield from (Text(plain(note), style="dim") for note in table.notes)
+    yield from (Text(plain(note), style="dim") for note in _sentences(table))
 
 
-def _style(cell: Entry) -> str:
-    return "bold" if cell.best else "underline" if cell.second else ""
+def _sentences(table: PaperTable) -> list[str]:
+    """Return the sentences below a table, where it is not in a paper."""
+    return [*(table.print.legend if table.print else ()), *table.notes]
+
+
+def _lines(table: PaperTable, column: int) -> list[list[str]]:
+    """Return the lines of each cell of a column, as a text shows them, with the marks behind the numbers.
+
+    Where a cell of the column has a mark, the others have a blank, so that the numbers stay one below the other.
+    """
+    cells = [of_row[column] for _, of_row in table.rows]
+    room = max((len(cell.mark) for cell in cells), default=0)
+    lines = [[f"{plain(cell.lines[0])}{cell.mark:{room}}", *map(plain, cell.lines[1:])] for cell in cells]
+    if table.print is not None and table.print.beside:
+        lines = [[" ".join(of_cell)] for of_cell in lines]
+    return lines
 
 
 # Markdown
@@ -187,11 +221,11 @@ def markdown(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
             for cell in cells:
                 first, *others = map(_markdown_cell, cell.lines)
                 marked = f"**{first}**" if cell.best else f"<u>{first}</u>" if cell.second else first
-                texts.append(" ".join([marked, *others]))
+                texts.append(" ".join([f"{marked}{cell.mark}", *others]))
             lines.append(f"| {_markdown_text(name)} | " + " | ".join(texts) + " |")
         lines.append("")
-        lines += [f"- {_markdown_text(note)}" for note in table.notes]
-        lines += [""] if table.notes else []
+        lines += [f"- {_markdown_text(note)}" for note in _sentences(table)]
+        lines += [""] if _sentences(table) else []
     lines.append(f"Signature: {_markdown_text(short_signature(signature))}")
     # Escaped, so that no name can end the comment.
     full = json.dumps(signature).replace("<", "\\u003c").replace(">", "\\u003e")
@@ -210,6 +244,7 @@ _LATEX = str.maketrans(
         "|": r"\textbar{}",
         "↑": r"$\uparrow$",
         "↓": r"$\downarrow$",
+        "≈": r"$\approx$",
         "−": "$-$",
         "–": "--",
         "†": r"\textdagger{}",
@@ -225,41 +260,193 @@ def _latex_text(text: str) -> str:
 
 
 def latex(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
-    r"""Return tables as LaTeX. At the end is the signature, in one short line and in full in a comment.
+    r"""Return tables as LaTeX, which needs booktabs and no other package.
 
-    The lines of a cell are separate rows of the tabular, so that booktabs is the only package needed.
+    At the end is the signature, in one short line and in full in a comment; that of a table for a paper is a comment.
     """
     lines = [r"% \usepackage{booktabs}"]
+    short = f"Signature: {short_signature(signature)}"
     for table in tables:
-        lines += [
-            r"\begin{table}",
-            r"\centering\footnotesize",
-            rf"\caption{{{_latex_text(table.title)}}}",
-            rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
-            r"\toprule",
-            " & ".join(map(_latex_text, [table.first, *table.columns])) + r" \\",
-        ]
-        is_tall = any(len(cell.lines) > 1 for _, cells in table.rows for cell in cells)
-        for i, (name, cells) in enumerate(table.rows):
-            names = name.split("\n")
-            lines.append(r"\midrule" if i == 0 else r"\addlinespace" if is_tall else "")
-            for row in range(max(len(names), *(len(cell.lines) for cell in cells), 1)):
-                label = names[row] if row < len(names) else ""
-                # Directly after \\ or \midrule, a bracket or a star would be read as an argument.
-                texts = [("{}" if plain(label).startswith(("[", "*")) else "") + _latex_text(label)]
-                for cell in cells:
-                    text = _latex_text(cell.lines[row]) if row < len(cell.lines) else ""
-                    text = _MINUS.sub("$-$", text)
-                    mark = "" if row else "textbf" if cell.best else "underline" if cell.second else ""
-                    texts.append(rf"\{mark}{{{text}}}" if mark else text)
-                lines.append(" & ".join(texts) + r" \\")
-        lines += [r"\bottomrule", r"\end{tabular}"]
-        lines += [rf"\par\smallskip\raggedright {_latex_text(note)}" for note in table.notes]
+        if table.print is not None:
+            lines += [*_printed(table, table.print), *(f"% {plain(note)}" for note in (*table.notes, short))]
+            continue
+        lines += _whole(table)
         if table is tables[-1]:
-            lines.append(rf"\par\smallskip\raggedright Signature: {_latex_text(short_signature(signature))}")
+            lines.append(rf"\par\smallskip\raggedright {_latex_text(short)}")
         lines += [r"\end{table}", ""]
     lines.append(f"% signature: {json.dumps(signature)}")
     return "\n".join(line for line in lines if line) + "\n"
+
+
+def _whole(table: PaperTable) -> list[str]:
+    """Return the lines of a table with all that is to be said; the lines of a cell are rows of their own."""
+    lines = [
+        r"\begin{table}",
+        r"\centering\footnotesize",
+        rf"\caption{{{_latex_text(table.title)}}}",
+        rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
+        r"\toprule",
+        " & ".join(map(_latex_text, [table.first, *table.columns])) + r" \\",
+    ]
+    is_tall = any(len(cell.lines) > 1 for _, cells in table.rows for cell in cells)
+    for i, (name, cells) in enumerate(table.rows):
+        names = name.split("\n")
+        lines.append(r"\midrule" if i == 0 else r"\addlinespace" if is_tall else "")
+        for row in range(max(len(names), *(len(cell.lines) for cell in cells), 1)):
+            texts = [_row_name(names[row] if row < len(names) else "")]
+            for cell in cells:
+                text = _latex_number(cell.lines[row]) if row < len(cell.lines) else ""
+                texts.append(text if row else _marked(cell, text))
+            lines.append(" & ".join(texts) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    return [*lines, *(rf"\par\smallskip\raggedright {_latex_text(note)}" for note in table.notes)]
+
+
+def _row_name(name: str) -> str:
+    r"""Return a name at the begin of a row. Directly after \\, a bracket or a star would be read as an argument."""
+    return ("{}" if plain(name).startswith(("[", "*")) else "") + _latex_text(name)
+
+
+def _latex_number(text: str) -> str:
+    """Return a number or an interval with signs that LaTeX sets as minus."""
+    return _MINUS.sub("$-$", _latex_text(text))
+
+
+def _marked(cell: Entry, text: str) -> str:
+    """Return the first line of a cell in bold or underlined."""
+    mark = "textbf" if cell.best else "underline" if cell.second else ""
+    return rf"\{mark}{{{text}}}" if mark else text
+
+
+# LaTeX for a paper: widths in points, about those of Computer Modern
+
+_ONE, _BOTH = 219.0, 469.0  # of one column and of both, in the narrowest usual articles of two columns
+_DIGIT, _SMALL_DIGIT = 4.25, 3.99  # of 8 points, and of 7 for second lines
+_THIN = frozenset(".,:;'!|[]()ijlt ")
+_BOLD = 1.15  # how much wider bold digits are
+_SEP = 3.0  # on both sides of a column
+_BESIDE, _MARK = 3.0, 3.5  # between a number and its interval beside it, and more where marks stand there
+_NAME = 130.0  # greatest width of the column of names; longer names are folded
+_WHOLE = re.compile(r"(-?)(\d+)")
+
+
+@dataclass(frozen=True)
+class _PrintedColumn:
+    """A column of a table for a paper, in LaTeX."""
+
+    head: str
+    kind: str  # in the preamble of the tabular
+    numbers: list[str]  # of each row
+    small: list[str]  # what each row has below the number; "" for nothing
+    width: float
+
+
+def _width(text: str, digit: float = _DIGIT) -> float:
+    """Return about how wide a text is printed."""
+    return sum(digit * (0.55 if c in _THIN else 1.4 if c.isupper() or c in "mw%↑↓" else 1.0) for c in text)
+
+
+def _printed(table: PaperTable, how: Print) -> list[str]:
+    """Return the lines of a table for a paper: in one column where it fits, or else over both.
+
+    A table that is wider has several parts, one below the other, each with the names.
+    """
+    name_width = min(max(_width(plain(name)) for name in (table.first, *(name for name, _ in table.rows))), _NAME)
+    name_width += 2 * _SEP
+    tried = ((kind, room, folded) for kind, room in (("table", _ONE), ("table*", _BOTH)) for folded in (False, True))
+    for kind, room, is_folded in tried:  # noqa: B007 - heads are folded only where that makes the table fit
+        columns = [_column(table, i, how, is_folded=is_folded) for i in range(len(table.columns))]
+        total = name_width + sum(column.width for column in columns)
+        if total <= room:
+            break
+    most = max(int((room - name_width) // max(column.width for column in columns)), 1)
+    size = len(columns) if total <= room else -(-len(columns) // -(-len(columns) // most))
+    parts = [columns[i : i + size] for i in range(0, len(columns), size)]
+    lines = [
+        rf"\begin{{{kind}}}[t]",
+        r"\centering",
+        rf"\caption{{{' '.join(map(_latex_text, (f'{table.title}.', *how.legend)))}}}",
+        rf"\label{{{how.label}}}",
+        rf"\par\smallskip\footnotesize\setlength{{\tabcolsep}}{{{_SEP:g}pt}}",
+    ]
+    for part in parts:
+        lines += [r"\par\medskip"] if part is not parts[0] else []
+        lines += _part(table, how, part)
+    return [*lines, rf"\end{{{kind}}}"]
+
+
+def _part(table: PaperTable, how: Print, columns: Sequence[_PrintedColumn]) -> Iterator[str]:
+    """Yield the lines of a tabular with some columns of a table for a paper."""
+    yield rf"\begin{{tabular}}{{l{''.join(column.kind for column in columns)}}}"
+    yield r"\toprule"
+    yield " & ".join([_latex_text(table.first), *(column.head for column in columns)]) + r" \\"
+    yield r"\midrule"
+    for i, (name, _) in enumerate(table.rows):
+        if i:
+            is_tall = any(any(column.small) for column in columns)
+            yield r"\midrule" if i == how.rule else r"\addlinespace[2pt]" if is_tall else ""
+        label = _row_name(name)
+        if _width(plain(name)) > _NAME:
+            label = rf"\parbox[t]{{{_NAME:g}pt}}{{\raggedright\strut {label}\strut}}"
+        yield " & ".join([label, *(column.numbers[i] for column in columns)]) + r" \\"
+        small = [column.small[i] for column in columns]
+        if any(small):
+            yield " & ".join(["", *small]) + r" \\"
+    yield r"\bottomrule"
+    yield r"\end{tabular}"
+
+
+def _column(table: PaperTable, place: int, how: Print, *, is_folded: bool) -> _PrintedColumn:
+    """Return a column of a table for a paper, with a head that is folded or not.
+
+    All numbers have the same decimal places, so that they are aligned once each has space for the digits and the sign
+    that another one has. Marks take no space.
+    """
+    cells = [of_row[place] for _, of_row in table.rows]
+    firsts, seconds = [plain(cell.lines[0]) for cell in cells], [plain(" ".join(cell.lines[1:])) for cell in cells]
+    wide = [_width(text) * (_BOLD if cell.best else 1) for cell, text in zip(cells, firsts, strict=True)]
+    widths = max(wide), max(_width(text, _SMALL_DIGIT) for text in seconds)
+    small = [rf"{{\scriptsize {_latex_number(text)}}}".replace(", ", r",\,") if text else "" for text in seconds]
+    numbers = [
+        _phantom(text, firsts)
+        + _marked(cell, _latex_number(text))
+        + (rf"\rlap{{$^{{{_latex_text(cell.mark).strip('$')}}}$}}" if cell.mark else "")
+        for cell, text in zip(cells, firsts, strict=True)
+    ]
+    is_pair = how.beside and any(seconds)
+    gap = _BESIDE + _MARK * any(cell.mark for cell in cells)
+    body = sum(widths) + gap if is_pair else max(widths)
+    lines = _folded(plain(table.columns[place]), body) if is_folded else [plain(table.columns[place])]
+    head = _latex_text(lines[0])
+    if len(lines) > 1:
+        head = rf"\shortstack{{{(chr(92) * 2).join(rf'{chr(92)}strut {_latex_text(line)}' for line in lines)}}}"
+    kind, width = "c", max(body, *map(_width, lines)) + 2 * _SEP
+    if is_pair:
+        kind, head = rf"r@{{\hspace{{{gap:g}pt}}}}l", rf"\multicolumn{{2}}{{c}}{{{head}}}"
+        numbers, small = [" & ".join(both) for both in zip(numbers, small, strict=True)], [""] * len(small)
+    return _PrintedColumn(head, kind, numbers, small, width)
+
+
+def _folded(text: str, width: float) -> list[str]:
+    """Return the lines of a head that is folded between words where it is wider than `width`; an arrow stays."""
+    lines: list[str] = []
+    for word in text.replace(" ↑", "\N{NO-BREAK SPACE}↑").replace(" ↓", "\N{NO-BREAK SPACE}↓").split(" "):
+        if lines and _width(f"{lines[-1]} {word}") <= width:
+            lines[-1] = f"{lines[-1]} {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def _phantom(number: str, column: Sequence[str]) -> str:
+    """Return the space for the sign and the digits that other numbers of a column have before the point."""
+    own = _WHOLE.match(number)
+    if own is None:
+        return ""
+    others = [found for text in column if (found := _WHOLE.match(text))]
+    sign = "$-$" if any(found[1] for found in others) and not own[1] else ""
+    digits = "0" * (max(len(found[2]) for found in others) - len(own[2]))
+    return rf"\phantom{{{sign}{digits}}}" if sign or digits else ""
 
 
 RENDERERS = {"md": markdown, "tex": latex}

@@ -29,7 +29,8 @@ from metric_oracle.statistics import (
     overlap,
     resample_means,
 )
-from metric_oracle.tables.comparison import Comparison, Difference
+from metric_oracle.tables.comparison import Comparison
+from metric_oracle.tables.layout import Layout, ShownAs, chosen
 from metric_oracle.tables.systems import (
     GivenResults,
     aligned,
@@ -43,6 +44,7 @@ from metric_oracle.tables.table_cells import (
     CORPUS,
     CRG,
     Cell,
+    Difference,
     MetricCells,
     MetricColumn,
     Resampling,
@@ -60,7 +62,7 @@ def compare(
             "[`retrieve`][metric_oracle.retrieve] or [`rerank`][metric_oracle.rerank] (the best report of each study "
             "counts), [`baseline`][metric_oracle.baseline] (several random draws count with their mean per study) or "
             "[`best_of`][metric_oracle.best_of] (the best scores) made. Several of one name are one row, whose metrics "
-            "are in several files."
+            "are in several files. On the command line, the folder of a study alone stands for all of its rows."
         ),
         Flag(metavar="[NAME=]FILE"),
     ],
@@ -98,6 +100,7 @@ def compare(
     method: option_types.IntervalMethod = "bca",
     resamples: option_types.Resamples | None = None,
     seed: option_types.Seed = 0,
+    layout: ShownAs | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare the scores of several systems in one table: means, 95 % intervals and ranges, as in Yu et al.
@@ -146,6 +149,7 @@ def compare(
     values, counts = aligned(scores, metrics)
     too_few = _too_few(names, values)
     used = [metric for metric in metrics if metric not in too_few]
+    layout = layout or Layout()
     compared = _Compared(scores, values, counts, Resampling(method, n_resamples(resamples), seed))
     apart = {random, perfect, *oracle_of.values()}
     competing = [name for name, system in scores.items() if name not in apart and not is_yardstick(system)]
@@ -165,6 +169,7 @@ def compare(
                 if column.metric == metric:
                     step(f"{a} against {b}, {metric}", next(done), total)
                 tests.append(_tested(resampled, of_column, a, b))
+    chosen(layout, names, columns, competing)  # an unknown name is an error here, not when a file is written
     p_adjusted = adjusted([test.p_value for test in tests]) if tests else []
     return Comparison(
         names,
@@ -179,6 +184,7 @@ def compare(
         competing,
         [name for name in names if counts[name] is None] if CRG in used else [],
         compared.signature(used, random, oracle_of, paired, len(tests)),
+        layout,
     )
 
 

@@ -1,10 +1,11 @@
 """The table of a comparison: systems and metrics, how it is printed, drawn and written, and the notes below it.
 
-The printed tables have the layout of tables S5 to S7 of Yu et al., the figure that of their figure 5.
+The full tables have the layout of tables S5 to S7 of Yu et al., the figure that of their figure 5; `paper_table` has
+the table for a paper.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +18,9 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, entry, listing, pivot, plain
 from metric_oracle.findings.signature import pool_parts
 from metric_oracle.statistics import FEW, LEVEL, Interval
-from metric_oracle.tables.table_cells import CORPUS, CRG, RADCLIQS, Cell, MetricColumn, title
+from metric_oracle.tables.layout import Chosen, Layout, chosen, is_for_paper
+from metric_oracle.tables.paper_table import PaperTables
+from metric_oracle.tables.table_cells import CORPUS, CRG, RADCLIQS, Cell, Difference, MetricColumn, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,24 +99,6 @@ _TESTS = {
 }
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Paired comparison of two systems under one metric."""
-
-    a: str  # names of the two rows and of the column
-    b: str
-    metric: str
-    difference: float  # mean of a - b over the column's studies
-    # The differences that the test does not reject. It contains 0 if and only if the p-value is above 0.05.
-    interval: Interval
-    # P-value of the permutation test (for CRG and corpus BLEU, of the bootstrap), and the same adjusted over all
-    # differences of the table (Benjamini and Hochberg).
-    p_value: float
-    p_adjusted: float
-    overlap: bool  # Whether the two systems' intervals overlap. Yu et al. call two systems different if they do not.
-    effective: float  # effective number of studies behind the test, see `statistics.effective_studies`
-
-
 @dataclass(frozen=True, repr=False)
 class Comparison(Finding):
     """A table of systems and metrics.
@@ -144,6 +129,8 @@ class Comparison(Finding):
         Systems whose file has no counts of labels. Their CRG keeps the prevalence of the test set in each resample.
     signature : dict
         Everything that is needed to compute the same table again.
+    layout : Layout
+        What the printed table shows.
     """
 
     systems: list[str]
@@ -158,6 +145,7 @@ class Comparison(Finding):
     competing: list[str]
     fixed_weights: list[str]
     signature: dict[str, Any]
+    layout: Layout = field(default_factory=Layout)
 
     def summary(self) -> str:
         """Return one line with the numbers of systems and studies, and the metrics."""
@@ -221,10 +209,17 @@ class Comparison(Finding):
         return pa.Table.from_pylist(rows, _SCHEMA)
 
     def tables(self) -> list[PaperTable]:
-        """Return the means, the changes from random, the shares of the way to the oracle, and the paired differences.
+        """Return the table for a paper, or the full ones, by the style of the layout; by default the full ones.
 
-        The notes stand under the last one.
+        The full ones are the means, the changes from random, the shares of the way to the oracle, and the paired
+        differences. The notes stand under the last one.
         """
+        return self.tables_in("")
+
+    def tables_in(self, form: str) -> list[PaperTable]:
+        """Return the tables that a text of a form has; "" is a terminal."""
+        if is_for_paper(self.layout, form):
+            return [self._paper().table(_paper_notes(self))]
         random, oracles = self.signature["random"], self.signature["oracles"]
         kind, name = _CI, f"{LEVEL:.0%} confidence interval"
         if self.signature["interval"]["method"] == LEGACY:
@@ -352,6 +347,25 @@ class Comparison(Finding):
             axes.margins(x=0.25)
         axes.set_xlabel("% change from random" if column.sign > 0 else "% decrease from random")
 
+    @property
+    def _chosen(self) -> Chosen:
+        """The rows and columns of the layout."""
+        return chosen(self.layout, self.systems, self.columns, self.competing)
+
+    def _paper(self) -> PaperTables:
+        """Return what makes the table for a paper."""
+        method = self.signature["interval"]["method"]
+        interval = {LEGACY: "legacy intervals", "bca": f"{LEVEL:.0%} confidence intervals (BCa bootstrap over studies)"}
+        name = interval.get(method, f"{LEVEL:.0%} confidence intervals ({method} bootstrap over studies)")
+        shown, pools = self._chosen, self.signature.get("pools", {})
+        bounds = [
+            f"{plain(system)}: the best of a pool under {plain(pool['metric'])}, where it is "
+            f"{_bound(self, pool['metric'])} of the oracle's average."
+            for system, pool in pools.items()
+            if system in shown.systems
+        ]
+        return PaperTables(self.layout, shown, self.cells, self.differences, self.studies, name, bounds)
+
     def _repr_html_(self) -> str:
         """Return the means with their intervals as a table: a row for each system, a column for each metric."""
         cell = over_of("mean", "interval_low", "interval_high", _FORM)
@@ -402,6 +416,13 @@ def _notes(comparison: Comparison) -> list[str]:
     return notes
 
 
+def _paper_notes(comparison: Comparison) -> list[str]:
+    """Return the notes of the table for a paper: those on the numbers that are in it, for who writes the paper."""
+    notes = [_interval_note(comparison.signature["interval"])]
+    notes += [*_left_out(comparison), *_warnings(comparison), *_pool_notes(comparison), *_whole_notes(comparison)]
+    return [*notes, _test_note(comparison)] if comparison.differences else notes
+
+
 def _interval_note(used: Mapping[str, Any]) -> str:
     """Return the note on the intervals, from their entry in the signature."""
     if used["method"] == LEGACY:
@@ -414,15 +435,17 @@ def _interval_note(used: Mapping[str, Any]) -> str:
     return intervals_note(used)
 
 
+def _bound(comparison: Comparison, metric: str) -> str:
+    """Return which bound of an oracle's average that of a pool is, under a metric or a judge."""
+    directions = {column.metric: column.direction for column in comparison.columns}
+    return {"higher": "a lower bound", "lower": "an upper bound"}.get(directions.get(metric, ""), "a bound")
+
+
 def _pool_notes(comparison: Comparison) -> list[str]:
     """Return the notes on rows that are the best of pools under a judge: they are bounds of its oracle, and cost."""
-    directions = {column.metric: column.direction for column in comparison.columns}
     notes = []
     for name, pool in comparison.signature.get("pools", {}).items():
-        parts = ", ".join(pool_parts(pool))
-        bound = {"higher": "a lower bound", "lower": "an upper bound"}.get(
-            directions.get(pool["metric"], ""), "a bound"
-        )
+        parts, bound = ", ".join(pool_parts(pool)), _bound(comparison, pool["metric"])
         of_study = f", and {pool['of_study']:,} for all rows of the study" if "of_study" in pool else ""
         late = f" {100 * pool['late']:.1f} % of the best are in the last tenth of the pool." if "late" in pool else ""
         notes.append(
@@ -474,13 +497,19 @@ def _percentage_notes(comparison: Comparison) -> list[str]:
 
 def _metric_notes(comparison: Comparison) -> list[str]:
     """Return the notes on RadCliQ, and on metrics of which whole sets of reports have a value."""
-    signature, columns = comparison.signature, comparison.columns
     notes = []
-    if {column.metric for column in columns} & {*RADCLIQS}:
+    if {column.metric for column in comparison.columns} & {*RADCLIQS}:
         notes.append(
             "1/mean: 1/RadCliQ as ReXrank prints it, of the mean and no mean of 1/RadCliQ, larger is better. ‡ None "
             "where the mean, or an end of its interval, is not above 0: predicted errors are centred and may lie below."
         )
+    return [*notes, *_whole_notes(comparison)]
+
+
+def _whole_notes(comparison: Comparison) -> list[str]:
+    """Return the notes on metrics of which whole sets of reports have a value."""
+    signature, columns = comparison.signature, comparison.columns
+    notes = []
     if any(column.metric.endswith(CORPUS) for column in columns):
         notes.append(
             "BLEU of the corpus: counts added over the reports, as pycocoevalcap and papers after R2Gen print it; each "

@@ -47,7 +47,8 @@ from metric_oracle.sources.token_states import OpenedEncoder
 from metric_oracle.tables.compare import compare
 from metric_oracle.tables.comparison import Comparison
 from metric_oracle.tables.judged_study import JudgedReports, PoolOfStudy, check_metrics, pool_of_study
-from metric_oracle.tables.study_folder import FOLDER, Step, Steps, file_name, study_job
+from metric_oracle.tables.layout import ShownAs
+from metric_oracle.tables.study_folder import FOLDER, Step, Steps, file_name, read_study, study_job
 from metric_oracle.tables.study_inputs import (
     CHANCE_SEED,
     OF_STUDY,
@@ -565,10 +566,10 @@ def study_pairs(
 @public
 def compare_study(
     systems: Annotated[
-        Mapping[str, Scores],
+        Mapping[str, Scores] | str | Path,
         Doc(
-            "Scores by name of the row, which [`study`][metric_oracle.study] returned. Each pair of models is tested "
-            "on the same studies; the best of several samples is no model."
+            "Scores by name of the row, which [`study`][metric_oracle.study] returned, or the folder of a study. Each "
+            "pair of models is tested on the same studies; the best of several samples is no model."
         ),
     ],
     progress: Progress | None = None,
@@ -576,6 +577,7 @@ def compare_study(
     method: option_types.IntervalMethod = "bca",
     resamples: option_types.Resamples | None = None,
     seed: option_types.Seed = 0,
+    layout: ShownAs | None = None,
 ) -> Comparison:
     """Return the table of a study: means, changes from random, shares of the way to the oracle, paired tests.
 
@@ -596,6 +598,7 @@ def compare_study(
     >>> mo.compare_study(systems, resamples=1000)
     <Comparison: 5 systems, 24 studies: bleu-2>
     """
+    systems = systems if isinstance(systems, Mapping) else read_study(Path(systems))
     metrics = next((scores.metrics for scores in systems.values()), [])
     oracles = {metric: name for metric in metrics if (name := oracle_name(metric)) in systems}
     rows = {*oracles.values(), *BASELINES}
@@ -609,5 +612,6 @@ def compare_study(
         method=method,
         resamples=resamples,
         seed=seed,
+        layout=layout,
         progress=progress,
     )

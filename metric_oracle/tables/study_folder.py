@@ -3,6 +3,7 @@
 The finished folder has the scores of each row, the oracles' reports, the table and a figure of it.
 """
 
+import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,8 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_doc import Doc
 
-from metric_oracle.base.errors import InputError
+from metric_oracle.base.checksum import signature_path
+from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import checksum, move_folder, sha256, temporary_folder
 from metric_oracle.base.job import Job
 from metric_oracle.base.locks import LOCK
@@ -154,6 +156,21 @@ def file_name(name: str) -> str:
     Hyphens at the ends are removed, so that it may be empty, and two names may become one.
     """
     return re.sub(r"[^\w-]+", "-", name).strip("-")
+
+
+def read_study(folder: Path) -> dict[str, Scores]:
+    """Return the scores of each row of a study, in the order of its table; raise InputError if it is no study's folder.
+
+    The table's signature has the names of the rows.
+    """
+    table = signature_path(folder / "table.csv")
+    try:
+        names = json.loads(table.read_bytes())["systems"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            "systems", "must be the folder of a study", shown(folder), "Name one that `mo.study` wrote, or files."
+        ) from error
+    return {name: read_scores(folder / f"{file_name(name)}.parquet") for name in names}
 
 
 @public

@@ -86,6 +86,24 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """Paired comparison of two systems under one metric."""
+
+    a: str  # names of the two rows and of the column
+    b: str
+    metric: str
+    difference: float  # mean of a - b over the column's studies
+    # The differences that the test does not reject. It contains 0 if and only if the p-value is above 0.05.
+    interval: Interval
+    # P-value of the permutation test (for CRG and corpus BLEU, of the bootstrap), and the same adjusted over all
+    # differences of the table (Benjamini and Hochberg).
+    p_value: float
+    p_adjusted: float
+    overlap: bool  # Whether the two systems' intervals overlap. Yu et al. call two systems different if they do not.
+    effective: float  # effective number of studies behind the test, see `statistics.effective_studies`
+
+
+@dataclass(frozen=True)
 class Resampling:
     """How the studies of a table are resampled."""
 

@@ -21,6 +21,7 @@ from metric_oracle.findings.printed_tables import plain
 from metric_oracle.findings.results import Results, Scores, read_scores
 from metric_oracle.statistics import Interval
 from metric_oracle.tables.compare import compare
+from metric_oracle.tables.layout import Layout
 
 METRICS = ("bleu-2", "bertscore", "chexbert", "radgraph", "rouge-l", "radcliq")
 DANGEROUS = [
@@ -97,7 +98,7 @@ def _escaped(name):
 
 
 def test_latex_is_what_it_says(comparison):
-    text = comparison.text("tex")
+    text = replace(comparison, layout=Layout(style="full")).text("tex")
     *lines, last = text.splitlines()
     assert json.loads(last.removeprefix("% signature: ")) == comparison.signature
     body = "\n".join(lines[1:])

@@ -147,6 +147,11 @@ def test_the_best_of_a_pool_is_no_oracle_and_no_model(judged):
         f"study. {100 * of_pool['late']:.1f} % of the best are in the last tenth of the pool."
     )
     assert line in notes
+    bound = "words_in_common of a pool: the best of a pool under words_in_common, where it is a lower bound of the"
+    legend = table.text("tex").replace(r"\_", "_").split(r"\label")[0]
+    assert bound in legend
+    models = mo.compare_study(systems, resamples=200, layout=mo.Layout(rows=["good", "poor"])).text("tex")
+    assert "of a pool" not in models.split(r"\label")[0]
     assert any("under words_in_common an estimate from 6 of them for each test report" in note for note in notes)
 
 

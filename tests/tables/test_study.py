@@ -246,6 +246,9 @@ def test_files_of_a_study(systems, tmp_path):
     again = read_scores(out / "radcliq-oracle.parquet")
     assert again.table.equals(systems["radcliq oracle"].table)
     assert again.signature == systems["radcliq oracle"].signature
+    assert compare_study(out).records() == compare_study(systems).records()  # the folder stands for its rows
+    with pytest.raises(InputError, match=r"^compare_study: systems must be the folder of a study; got "):
+        compare_study(tmp_path)
     with pytest.raises(
         InputError, match=r"^write_study: out must be a new folder; got .*study, which exists\. Remove it or"
     ):
@@ -369,6 +372,17 @@ def test_command(world, oracle, named, tmp_path):
     assert "Paired differences on the same studies" in out
     assert json.loads((place / "table.csv.signature.json").read_text())["interval"]["seed"] == 3
     assert "Bold: best average of the systems that are no oracle and no baseline." in " ".join(out.split())
+    code, again, err = oracle("table", place, "--seed", 3, "--without", "identity", "--format", "tex")
+    assert (code, err) == (0, "")
+    assert again.count(r"\begin{tabular}") == 1
+    assert "Identity" not in again
+    # But for the row it is the table in the folder.
+    kept = [line for line in (place / "table.tex").read_text().splitlines() if not line.startswith(("Identity", "%"))]
+    assert {line for line in again.splitlines() if not line.startswith("%")} <= {*kept}
+    for further in (["--random", "fair"], ["--paired", "fair,weak"], ["--foreign", "fair=zz.csv"]):
+        code, _, err = oracle("table", place, *further)
+        assert code == 2
+        assert "must be left out with the folder of a study" in err
     assert oracle("study", *given, "-m", "bleu", "--quiet", "--out", tmp_path / "quiet")[1] == ""
     code, out, err = oracle("study", *given, "--interval", "percentile", "--out", tmp_path / "alone")
     assert code == 0, err

@@ -1,0 +1,280 @@
+"""The table for a paper of a comparison: style, rows, columns, digits, marks, width."""
+
+import io
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+import metric_oracle as mo
+from metric_oracle.base.errors import InputError
+from metric_oracle.findings.results import Scores
+
+METRICS = ("bleu-2", "rouge-l", "radgraph", "radcliq", "errors")
+SPECIAL = ["50% of $x_1^2$ & #3 ~ {}", r"\input{/etc/passwd}", "[2cm]", "*", "a|b", "M² Trans ≈ 1", "line\nbreak"]
+
+
+def scores(seed, *, shift=0.0, system="model", n=40, unscorable=0, flat=None):
+    rng = np.random.default_rng(seed)
+    columns = {}
+    for metric in METRICS:
+        values = [*(np.round(rng.beta(2, 2, n) + shift, 4) if flat is None else np.full(n, flat))]
+        columns[metric] = pa.array([None] * (unscorable if metric == "radgraph" else 0) + values, pa.float64())[:n]
+    how = {metric: {} for metric in METRICS} | {"errors": {"direction": "lower"}}
+    signature = {"kind": "scores", "system": system, "metrics": how, "references": "abc", "n": n, "version": "0.1.0"}
+    return Scores(pa.table({"query_id": [f"s{i}" for i in range(n)], **columns}), signature)
+
+
+def table(systems, **layout):
+    """Return the table for a paper of some systems, all pairs of models tested."""
+    models = [name for name, one in systems.items() if one.signature["system"] == "model"]
+    paired = [(a, b) for i, a in enumerate(models) for b in models[i + 1 :]]
+    has_random = "random" in systems
+    return mo.compare(
+        systems,
+        random="random" if has_random else None,
+        oracles={"bleu": "bleu-2 oracle"} if has_random and "bleu-2 oracle" in systems else None,
+        paired=paired,
+        resamples=200,
+        layout=mo.Layout(**{"style": "paper", **layout}),
+    )
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """Return systems of all kinds: good, near the best, bad, an oracle, another one, and baselines."""
+    return {
+        "good": scores(1, shift=0.3),
+        "near": scores(1, shift=0.2999),
+        "bad": scores(2, shift=0.05),
+        "bleu-2 oracle": scores(3, system="bleu-2 oracle"),
+        "rouge-l oracle": scores(4, system="rouge-l oracle"),
+        "identity": scores(5, shift=9, system="identity"),
+        "random": scores(6, shift=-0.2, system="random"),
+    }
+
+
+def body(text):
+    """Return the rows of a LaTeX table as lists of cells, with the commands between them."""
+    inside = text.split(r"\toprule")[1].split(r"\bottomrule")[0]
+    lines = [line for line in inside.splitlines() if line]
+    return [[*map(str.strip, re.split(r"(?<!\\)&", line.removesuffix(r"\\")))] for line in lines]
+
+
+def names(text):
+    return [row[0] for row in body(text)[2:] if len(row) > 1 and row[0]]
+
+
+def test_tex_has_the_table_for_a_paper_by_default_and_other_forms_do_not(whole, tmp_path):
+    compared = mo.compare(whole, resamples=200)
+    text = compared.text("tex")
+    assert text.count(r"\begin{tabular}") == 1
+    assert text.startswith("% \\usepackage{booktabs}\n\\begin{table*}[t]\n\\centering\n\\caption{Average scores on 40 ")
+    assert r"\label{tab:scores}" in text
+    assert "Range [" in compared.text("md")
+    compared.write(tmp_path / "t.tex")
+    assert (tmp_path / "t.tex").read_text() == text
+    full = mo.compare(whole, resamples=200, layout=mo.Layout(style="full")).text("tex")
+    assert "Range [" in full
+    paper = mo.compare(whole, resamples=200, layout=mo.Layout(style="paper")).text("md")
+    assert "Range [" not in paper
+    assert "| good | **" in paper
+    # An option of the table for a paper is a wish for it.
+    assert "Range [" not in mo.compare(whole, resamples=200, layout=mo.Layout(digits=2)).text("md")
+
+
+def test_oracles_and_baselines_are_below_a_rule(whole):
+    text = table(whole).text("tex")
+    assert names(text) == ["good", "near", "bad", "BLEU-2 oracle", "ROUGE-L oracle", "Identity", "random"]
+    rows = [row[0] for row in body(text)]
+    assert [rows[i + 1] for i, row in enumerate(rows) if row == r"\midrule"] == ["good", "BLEU-2 oracle"]
+    only_models = table(whole, rows=["bad", "good"]).text("tex")
+    assert names(only_models) == ["bad", "good"]
+    assert only_models.count(r"\midrule") == 1
+    only_baselines = table(whole, rows=["identity", "random"]).text("tex")
+    assert only_baselines.count(r"\midrule") == 1
+    assert "come last" not in only_baselines
+
+
+def test_rows_and_columns_are_chosen_and_ordered(whole):
+    text = table(whole, rows=["random", "bad", "good", "identity"], without=["identity"]).text("tex")
+    assert names(text) == ["bad", "good", "random"]
+    text = table(whole, columns=["rouge-l", "bleu"]).text("tex")
+    assert body(text)[0] == ["", r"ROUGE-L $\uparrow$", r"BLEU-2 $\uparrow$"]
+    # Numbers are those of the whole table: the studies that all of its systems can score, and its tests.
+    assert table(whole, rows=["bad"]).records() == table(whole).records()
+
+
+@pytest.mark.parametrize(
+    ("layout", "match"),
+    [
+        ({"rows": ["nobody"]}, "rows must name systems of the table, 'good', .*; got 'nobody'"),
+        ({"rows": ["good", "good"]}, "rows must have each name once; got 'good' twice"),
+        ({"columns": ["green"]}, "columns must name metrics of the table, 'bleu-2', .*; got 'green'"),
+        ({"percent": ["cider-d"]}, "percent must name metrics of the table"),
+        ({"rows": ["good"], "without": ["good"]}, "without must leave a system; got every row"),
+        ({"without": ["nobody"]}, "without must name systems of the table"),
+        ({"digits": 0}, "digits must be an int from 1 to 9; got 0"),
+        ({"style": "full", "digits": 2}, 'digits must be left out with style "full"'),
+        ({"style": "small"}, "style must be one of paper, full; got 'small'"),
+    ],
+)
+def test_errors(whole, layout, match):
+    with pytest.raises(InputError, match=match):
+        table(whole, **layout)
+
+
+def test_marks(whole):
+    compared = table(whole, intervals="none")
+    rows = {row[0]: row[1:] for row in body(compared.text("tex")) if len(row) > 1}
+    for i, metric in enumerate(METRICS):
+        is_lower = metric in ("radcliq", "errors")
+        best, worst = ("bad", "good") if is_lower else ("good", "bad")
+        cell = compared.cells[best, metric]
+        assert rf"\textbf{{{cell.mean:.3f}}}" in rows[best][i]
+        assert rows["near"][i].count(r"\underline{") == 1
+        assert "textbf" not in rows[worst][i]
+        assert "underline" not in rows[worst][i]
+        p = {frozenset((d.a, d.b)): d.p_adjusted for d in compared.differences if d.metric == metric}
+        for name in ("near", worst):
+            assert (r"\rlap{$^{\approx}$}" in rows[name][i]) == (p[frozenset((best, name))] > 0.05)
+        # What does not compete is not marked, however good it is.
+        assert rows["Identity"][i].replace("phantom", "") == rows["Identity"][i].replace("phantom", "").strip("\\{}")
+    assert rows["random"] == [f"{compared.cells['random', metric].mean:z.3f}" for metric in METRICS]
+
+
+def test_ties_for_the_best_are_both_bold_and_nothing_is_second():
+    systems = {"a": scores(1, shift=0.2), "b": scores(1, shift=0.2), "c": scores(2)}
+    text = table(systems, intervals="none", columns=["bleu"]).text("tex")
+    rows = {row[0]: row[1] for row in body(text) if len(row) == 2}
+    assert rows["a"] == rows["b"]
+    assert "textbf" in rows["a"]
+    assert r"\underline" not in text
+    assert "second" not in text
+
+
+def test_what_was_not_tested_is_said(whole):
+    systems = {name: whole[name] for name in ("good", "near", "bad")}
+    layout = mo.Layout(columns=["bleu"])
+    compared = mo.compare(systems, paired=[("good", "near")], resamples=200, layout=layout)
+    assert compared.differences[0].p_adjusted <= 0.05 or "Not tested against the best of each column: bad." in (
+        compared.text("md")
+    )
+    assert "≈" not in mo.compare(systems, resamples=200, layout=layout).text("md")
+
+
+def test_a_system_alone_has_no_marks_and_one_without_interval_no_brackets():
+    text = table({"alone": scores(1)}).text("tex")
+    assert names(text) == ["alone"]
+    assert "textbf" not in text
+    assert "Bold" not in text
+    flat = table({"flat": scores(1, flat=0.5), "other": scores(2)}, columns=["bleu"]).text("tex")
+    rows = [row for row in body(flat) if len(row) == 2]
+    assert [row[0] for row in rows[1:]] == ["flat", "other", ""]  # the interval of equal values says nothing
+
+
+def test_digits_and_percent(whole):
+    compared = table(whole, digits=4, percent=["bleu"], columns=["bleu", "rouge-l"], intervals="beside")
+    text = compared.text("md")
+    bleu, rouge = (compared.cells["bad", metric] for metric in ("bleu-2", "rouge-l"))
+    low, high = (100 * end for end in bleu.interval[:2])
+    assert "BLEU-2 (%) ↑ | ROUGE-L ↑" in text
+    assert f"| bad | {100 * bleu.mean:.2f} [{low:.2f}, {high:.2f}] | {rouge.mean:.4f} [" in text
+    assert r"BLEU-2 (\%) $\uparrow$" in compared.text("tex")
+
+
+def test_numbers_have_space_for_what_others_have_before_the_point(whole):
+    systems = {"a": scores(1, shift=-0.9), "b": scores(2), "c": scores(3, shift=10)}
+    rows = {row[0]: row[1] for row in body(table(systems, intervals="none", columns=["bleu"]).text("tex"))[2:]}
+    assert rows["a"].startswith(r"\phantom{0}$-$0.")
+    assert rows["b"].startswith(r"\phantom{$-$0}")
+    assert r"\textbf{10." in rows["c"]
+    assert rows["c"].startswith(r"\phantom{$-$}")
+
+
+def test_fewer_studies_are_said(whole):
+    systems = {"a": scores(1), "b": scores(2, unscorable=3)}
+    text = table(systems).text("md")
+    assert "**Average scores on 40 studies (RadGraph F1 on 37)**" in text
+    assert "Unscorable: RadGraph F1: b 3." in text
+    text = table(systems, columns=["radgraph"]).text("tex")
+    assert r"\caption{Average scores on 37 of 40 studies." in text
+    assert "% Averages are over the studies that every system can score, of 40." in text
+
+
+def test_names_with_special_characters():
+    systems = {name: scores(i, shift=0.01 * i) for i, name in enumerate(SPECIAL)}
+    text = table(systems).text("tex")
+    shown = text.split("\n% ")[0].removeprefix("% ")  # without the notes
+    assert r"50\% of \$x\_1\textasciicircum{}2\$ \& \#3 \textasciitilde{} \{\}" in shown
+    assert r"\textbackslash{}input\{/etc/passwd\}" in shown
+    assert r"M² Trans $\approx$ 1" in shown
+    for row in body(text):
+        assert len(row) in (1, 1 + len(METRICS))
+        assert not row[0].startswith(("[", "*"))
+    unescaped = re.sub(r"\\[{}$&#%_\\]", "", shown)
+    assert unescaped.count("{") == unescaped.count("}")
+    assert not set("#_~|") & set(re.sub(r"\\[{}$&#%_\\]", "", shown))
+
+
+@pytest.mark.parametrize("intervals", ["below", "beside", "none"])
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_terminal(whole, width, intervals):
+    compared = table(whole, intervals=intervals)
+    console = Console(width=width, record=True, file=io.StringIO(), color_system=None)
+    for part in compared.tables():
+        console.print(part)
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= width
+    for (name, metric), cell in compared.cells.items():
+        low, high = (f"{end:z.3f}" for end in cell.interval[:2])
+        assert any(f"{cell.mean:z.3f}" in line for line in lines), (name, metric)
+        assert any(f"[{low}, {high}]" in line for line in lines) == (intervals != "none")
+    points = {line.index(".") for line in lines if re.match(r" *(good|near|bad) +-?\d\.\d{3}", line)}
+    assert len(points) <= 1 + sum(line.strip().startswith("good") for line in lines)
+
+
+ARTICLE = r"""\documentclass[10pt,twocolumn]{article}
+\usepackage[utf8]{inputenc}\usepackage[T1]{fontenc}\usepackage{booktabs}
+\begin{document}
+TABLE
+See \ref{tab:scores}.
+\end{document}
+"""
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here")
+@pytest.mark.parametrize("intervals", ["below", "beside", "none"])
+@pytest.mark.parametrize("kind", ["eight", "one", "twenty", "special"])
+def test_it_fits_an_article_of_two_columns(whole, tmp_path, kind, intervals):
+    systems = {
+        "eight": {**whole, "an eighth system": scores(9)},
+        "one": {"alone": scores(1)},
+        "twenty": {f"model number {i}": scores(i, shift=i / 50) for i in range(20)},
+        "special": {name: scores(i) for i, name in enumerate(SPECIAL)},
+    }[kind]
+    text = table(systems, intervals=intervals).text("tex")
+    (tmp_path / "a.tex").write_text(ARTICLE.replace("TABLE", text), encoding="utf-8")
+    line = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+
+
+# The command
+
+
+def test_command(oracle, whole, tmp_path):
+    for name in ("good", "bad"):
+        whole[name].write(tmp_path / f"{name}.parquet")
+    files = [tmp_path / f"{name}.parquet" for name in ("good", "bad")]
+    layout = mo.Layout(digits=2, columns=["bleu", "radgraph"], rows=["bad", "good"], percent=["bleu"], intervals="none")
+    wanted = mo.compare({"good": files[0], "bad": files[1]}, resamples=200, layout=layout)
+    options = ("--digits", 2, "--columns", "bleu,radgraph", "--rows", "bad,good", "--percent", "bleu")
+    for form in ("md", "tex"):
+        code, out, _ = oracle("table", *files, "--resamples", 200, *options, "--intervals", "none", "--format", form)
+        assert (code, out) == (0, wanted.text(form))
