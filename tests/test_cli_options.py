@@ -104,6 +104,7 @@ BESIDE = {
     ("mine", "--weights"): ["-m", "composite", "--out", "zz.parquet"],
     ("report", "*"): ["--out", "zz.html", "--queries", "zzq.csv"],
     ("study", "--overlap"): ["--out", "zzfolder"],
+    ("*", "--width"): ["--plot", "zz.png"],
     ("explore", "*"): ["--queries", "zzq.csv"],
     **{("report", option): ["--out", "zz.html"] for option in ("--queries", "results", "--index")},
     **{("explore", option): [] for option in ("--queries", "results", "--index", "--port", "--ratings")},
@@ -191,7 +192,7 @@ def kind_of(command, name):
 
 
 # Numbers within the ranges that 7 is not in.
-WITHIN = {"resamples": 700, "rate": 0.07, "recall": 0.7, "learning_rate": 0.07, "presence_weight": 0.7}
+WITHIN = {"width": 70.0, "resamples": 700, "rate": 0.07, "recall": 0.7, "learning_rate": 0.07, "presence_weight": 0.7}
 
 
 def samples(command, p):
@@ -310,7 +311,8 @@ def line_with(path, parameter, words):
             line += words
         elif (p.required or p.param_type_name == "argument") and LEFT_OUT.get(key) != p.name:
             line += samples(COMMANDS[path], p)[0][0]
-    return [*line, *BESIDE.get(key, [] if parameter.opts[0] == "--out" else BESIDE.get((path, "*"), []))]
+    keys = key, ("*", parameter.opts[0]), (path, "*" if parameter.opts[0] != "--out" else "")
+    return [*line, *next((BESIDE[one] for one in keys if one in BESIDE), [])]
 
 
 @pytest.mark.parametrize(("path", "option"), CASES)

@@ -54,6 +54,7 @@ FIGURES = (".png", ".svg", ".pdf")
 FEWEST, MOST = 100, 1_000_000
 
 Positive = Annotated[int, Ge(1)]
+Millimetres = Annotated[float, Interval(ge=40, le=500)]  # width of a figure
 Count = Annotated[int, Ge(0)]
 Seed = Annotated[
     int,

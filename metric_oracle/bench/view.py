@@ -9,7 +9,7 @@ import numpy as np
 from metric_oracle.base.operating_system import n_threads
 from metric_oracle.base.option_types import DEVICES
 from metric_oracle.bench.timing import Row, seconds_text
-from metric_oracle.findings.figures import new_figure, write_figure
+from metric_oracle.findings.figures import BLUE, ORANGE, SMALL, WIDTH, finish, new_figure, write_figure
 from metric_oracle.findings.printed_tables import Entry, PaperTable, entry
 from metric_oracle.retrieval.machine import machine
 
@@ -59,27 +59,27 @@ def bench_tables(rows: Sequence[dict[str, Any]]) -> list[Any]:
     ]
 
 
-def write_plot(path: Path, rows: Sequence[Row]) -> None:
+def write_plot(path: Path, rows: Sequence[Row], width: float | None = None) -> None:
     """Draw pairs per second of each metric and backend, medians with the 20th to 80th percentile, into a file.
 
-    `rows` are those of `run_bench`; what was skipped is not drawn.
+    `rows` are those of `run_bench`; what was skipped is not drawn. `width` is in millimetres, by default 180.
     """
     measured = [row for row in rows if "skipped" not in row]
     metrics = list(dict.fromkeys(row["metric"] for row in measured))
     backends = [name for name in DEVICES if any(row["backend"] == name for row in measured)]
-    figure = new_figure(7.0, 1.6 + 0.42 * len(metrics) * len(backends))
+    figure = new_figure(width or WIDTH, 40 + 10.7 * len(metrics) * len(backends))
     axes = figure.add_subplot()
-    for number, backend in enumerate(backends):
+    for number, (backend, colour, form) in enumerate(zip(backends, (BLUE, ORANGE), "o^", strict=False)):
         of_backend = [row for row in measured if row["backend"] == backend]
         pairs = [row["reports"] * row["tests"] for row in of_backend]
         rates = [row["pairs_per_s"] for row in of_backend]
         low = [rate - n / row["p80"] for rate, n, row in zip(rates, pairs, of_backend, strict=True)]
         high = [n / row["p20"] - rate for rate, n, row in zip(rates, pairs, of_backend, strict=True)]
         where = [metrics.index(row["metric"]) + 0.4 * (number - (len(backends) - 1) / 2) for row in of_backend]
-        axes.errorbar(rates, where, xerr=(low, high), fmt="o", color=f"C{number}", capsize=3, label=backend.upper())
+        axes.errorbar(rates, where, xerr=(low, high), fmt=form, color=colour, capsize=2, label=backend.upper())
         for x, y, row in zip(rates, where, of_backend, strict=True):
             text = f"{x / 1e6:,.3g} M/s, {seconds_text(row['single_ms'] / 1000)}"
-            axes.annotate(text, (x, y), (0, 7), textcoords="offset points", ha="center", fontsize=8)
+            axes.annotate(text, (x, y), (0, 7), textcoords="offset points", ha="center", fontsize=SMALL)
     axes.set_xscale("log")
     rates = [row["pairs_per_s"] for row in measured]
     axes.set_xlim(10 ** np.floor(np.log10(min(rates) / 2)), 10 ** np.ceil(np.log10(max(rates) * 4)))
@@ -88,7 +88,7 @@ def write_plot(path: Path, rows: Sequence[Row]) -> None:
     axes.set_yticks(range(len(metrics)), metrics)
     axes.invert_yaxis()
     axes.set_xlabel("pairs per second of a batch, 20th to 80th percentile; time of one query")
-    axes.set_title(f"{machine()['cpu']}, {n_threads()} cores", fontsize=9)
+    axes.set_title(f"{machine()['cpu']}, {n_threads()} cores")
     if len(backends) > 1:
         axes.legend()
-    write_figure(path, figure)
+    write_figure(path, finish(figure))

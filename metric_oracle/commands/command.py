@@ -78,11 +78,11 @@ def command(
     command has the name of the body, with hyphens, or `name`. The help has the function's docstring up to the first
     section, or that of the body if the function is not public, and the command lines in `examples`, those over 78
     characters broken after ``\``. Options are listed under `panel` unless they say another. Added are --quiet; --out,
-    which accepts `endings`, and --format, which accepts `formats`, where there are any; --plot if `plot`. With
-    `needs_out` the help says that --out must be given, otherwise that the result is printed without it. `reports` says
-    how the arguments for reports are read; `fixed` has the values of arguments of the function that the command does
-    not have, and `defaults` are those of the command line alone. With `fixed`, which the function's docstring does not
-    know, the help has the body's.
+    which accepts `endings`, and --format, which accepts `formats`, where there are any; --plot and --width if `plot`.
+    With `needs_out` the help says that --out must be given, otherwise that the result is printed without it. `reports`
+    says how the arguments for reports are read; `fixed` has the values of arguments of the function that the command
+    does not have, and `defaults` are those of the command line alone. With `fixed`, which the function's docstring does
+    not know, the help has the body's.
     """
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -127,7 +127,11 @@ class Registered:
             be_quiet(values["quiet"])
             files = [*_files(options, values)]
             to = Destination(
-                values.get("out") if self.endings else None, values.get("plot"), values.get("format"), files
+                values.get("out") if self.endings else None,
+                values.get("plot"),
+                values.get("width"),
+                values.get("format"),
+                files,
             )
             to.check(self.endings, self.formats)
             passed: dict[str, Any] = {option.name: option.value(values[option.name]) for option in own}
@@ -191,12 +195,12 @@ class Registered:
                 yield self._option(one)
 
     def _added(self, has_out: bool) -> Iterator[Option]:
-        """Yield --out, --plot, --format and --quiet; `has_out` if the command can leave out an --out of its own."""
+        """Yield --out, --plot, --width, --format and --quiet; `has_out` if an --out of the command can be left out."""
         kinds: dict[str, Any] = {}
         if self.endings:
             kinds["out"] = shared_options.out(self.endings, is_needed=self.needs_out)
         if self.plot:
-            kinds["plot"] = shared_options.Plot
+            kinds |= {"plot": shared_options.Plot, "width": shared_options.Width}
         if self.formats:
             is_printed = has_out or (bool(self.endings) and not self.needs_out)
             kinds["format"] = shared_options.print_format(self.formats, has_out=is_printed)

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from types import FrameType
 from typing import Any
 
-from metric_oracle.base.argument_checks import check_given, check_one_of
+from metric_oracle.base.argument_checks import check_given, check_left_out, check_one_of
 from metric_oracle.base.errors import DamagedIndexError, ExactnessError
 from metric_oracle.base.progress import Progress, silent
 from metric_oracle.commands import wording
@@ -108,10 +108,11 @@ def error(line: str) -> None:
 
 @dataclass
 class Destination:
-    """Destination of a command's result: the values of --out, --plot and --format."""
+    """Destination of a command's result: the values of --out, --plot, --width and --format."""
 
     out: Path | None = None  # value of --out
     plot: Path | None = None  # value of --plot
+    width: float | None = None  # value of --width
     form: str | None = None  # value of --format
     inputs: Sequence[Any] = ()  # values that may be paths of inputs, or None; no input may be overwritten
 
@@ -123,7 +124,9 @@ class Destination:
             from metric_oracle.findings.writing import check_out
 
             check_out(self.out, self.inputs, endings=endings)
-        if self.plot is not None:
+        if self.plot is None:
+            check_left_out({"width": self.width}, "without `plot`")
+        else:
             from metric_oracle.findings.figures import check_plot
 
             check_plot(self.plot, [Path(given) for given in self.inputs if given])
@@ -222,7 +225,7 @@ def deliver_finding(
     """
     summary = summary or finding.summary()
     if to.plot is not None:
-        finding.write(to.plot)
+        finding.write(to.plot, to.width)
         note(f"{to.plot}: {summary}")
 
     def text(form: str) -> Iterator[str]:

@@ -130,7 +130,7 @@ def rerank(
     oracle = results.oracle
     if to.plot is not None:
         check_given("plot", oracle, "for a pool, not the whole corpus", "Leave it out.", got="one")
-        oracle.write(to.plot)
+        oracle.write(to.plot, to.width)
         note(f"{to.plot}: {oracle.summary()}")
     elif to.out is not None and oracle is not None:
         note(f"rerank: {oracle.summary()}")

@@ -7,12 +7,18 @@ from typing import Annotated, Any, Literal
 from annotated_doc import Doc
 
 from metric_oracle.base.declarations import FILES, OUTPUT, READING, ROWS, Flag, listed
+from metric_oracle.base.option_types import Millimetres
 
 FORMATS = ("table", "jsonl", "csv", "md", "tex")
 PLAIN = FORMATS[:3]
 PRINTED = "By default the result is printed."
 _PATH = Flag(metavar="PATH", panel=OUTPUT)
 Plot = Annotated[Path | None, Doc("Figure to write: .png, .svg or .pdf."), Flag(panel=OUTPUT)]
+Width = Annotated[
+    Millimetres | None,
+    Doc("Width of the figure in millimetres, such as 88 for a column. By default at most 180. Needs `plot`."),
+    Flag(metavar="MM", panel=OUTPUT),
+]
 Project = Annotated[
     Path | None,
     Doc(

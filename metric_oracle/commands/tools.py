@@ -60,7 +60,7 @@ def bench(call: Call, to: Destination) -> None:
         call.attach["queries"](None)
     rows = call.tracked("bench")
     if to.plot is not None:
-        write_plot(to.plot, rows)
+        write_plot(to.plot, rows, to.width)
     to.deliver(
         lambda: bench_tables(rows),
         {"jsonl": lambda: json_lines(rows)},

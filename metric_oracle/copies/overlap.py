@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from metric_oracle.copies.measure import (
 )
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.cells import ALIKE, Row, over
-from metric_oracle.findings.figures import literal, new_figure
+from metric_oracle.findings.figures import BASELINE, DASHED, MODEL, WIDTH, draw_dot, finish, literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, pivot, plain
 from metric_oracle.findings.signature import bootstrap, signed
@@ -66,7 +67,6 @@ _SCHEMA = pa.schema(
 )
 _NO_INTERVAL = Interval(np.nan, np.nan)
 _WIDE = 4  # panels side by side in the figure
-_BLUE, _LIGHT, _GREY = "#2f6ea5", "#a9c7e2", "#9aa0a6"
 
 
 class Line(NamedTuple):
@@ -194,28 +194,27 @@ class Overlap(Finding):
             lines.append(one_line(f"{row['set']}: {row['reports']:,} reports have: {row['sentence']}"))
         return lines
 
-    def figure(self) -> Any:
-        """Return a Matplotlib figure: the shares of each line; a dashed line is that of the human test reports."""
+    def figure(self, width: float | None = None) -> Any:
+        """Return a Matplotlib figure: the shares of each line; a dashed line is that of the human test reports.
+
+        By default it is 180 millimetres wide.
+        """
         lines = [line for line in self.lines if not line.endswith("median")]
         names = list(self.sets)
         rows = -(-len(lines) // _WIDE)
-        figure = new_figure(2.5 * _WIDE, rows * (0.8 + 0.25 * len(names)))
+        figure = new_figure(width or WIDTH, rows * (16 + 4.6 * len(names)))
         grid = figure.subplots(rows, _WIDE, squeeze=False, sharey=True).ravel()
         for axes, line in zip(grid, lines, strict=False):
             for y, name in enumerate(names):
                 cell = self.cells.get((name, line))
                 if cell is None or cell.value != cell.value:
                     continue
-                if cell.interval is not None:
-                    ends = [100 * cell.interval.low, 100 * cell.interval.high]
-                    axes.plot(ends, [y, y], color=_LIGHT, linewidth=4, solid_capstyle="butt")
-                axes.plot(100 * cell.value, y, "o", color=_BLUE, markersize=3)
+                ends = None if cell.interval is None else (100 * cell.interval.low, 100 * cell.interval.high)
+                draw_dot(axes, BASELINE if name == HUMAN else MODEL, 100 * cell.value, y, ends)
             if (HUMAN, line) in self.cells:
-                axes.axvline(100 * self.cells[HUMAN, line].value, color=_GREY, linestyle="--", linewidth=0.9, zorder=0)
-            axes.set_title(line, fontsize=8)
-            axes.set_xlabel("% of reports" if "grams" not in line else "% of n-grams", fontsize=7)
-            axes.tick_params(labelsize=7, length=2)
-            axes.spines[["top", "right"]].set_visible(False)
+                axes.axvline(100 * self.cells[HUMAN, line].value, zorder=0, **DASHED)
+            axes.set_title(fill(line, 26))
+            axes.set_xlabel("% of reports" if "grams" not in line else "% of n-grams")
             axes.margins(y=0.6 / max(len(names), 2))
             if axes.get_xlim()[1] < 1:  # nothing but zeros
                 axes.set_xlim(-0.5, 10)
@@ -224,7 +223,7 @@ class Overlap(Finding):
         for axes in grid[::_WIDE]:
             axes.set_yticks(range(len(names)), [literal(plain(name)) for name in names])
         grid[0].invert_yaxis()
-        return figure
+        return finish(figure)
 
     @public
     def pairs(self, text: bool = False) -> pa.Table:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import replacing
-from metric_oracle.base.option_types import FIGURES, RESULTS, TABLES
+from metric_oracle.base.option_types import FIGURES, RESULTS, TABLES, Millimetres
 from metric_oracle.base.reprs import OneLine, html_table
 from metric_oracle.base.validation import public
 from metric_oracle.findings.figures import write_figure
@@ -72,8 +73,8 @@ class Finding(Frames, OneLine):
         """Return the tables that a text of a form, "md" or "tex", has; by default those of a terminal."""
         return self.tables()
 
-    def figure(self) -> Any:
-        """Return the Matplotlib figure; a result that has none raises InputError."""
+    def figure(self, width: float | None = None) -> Any:
+        """Return the Matplotlib figure, of a width in millimetres; a result that has none raises InputError."""
         raise InputError(f"{type(self).__name__} has no figure.", f"Write tables or numbers: {', '.join(TABLES)}.")
 
     def warnings(self) -> list[str]:
@@ -97,7 +98,7 @@ class Finding(Frames, OneLine):
         return csv_text(self.table) if form == "csv" else "".join(f"{line}\n" for line in self.json_lines())
 
     @public
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, width: Millimetres | None = None) -> None:
         """Write the tables, all numbers or the figure, by the ending of the path.
 
         Parameters
@@ -106,12 +107,15 @@ class Finding(Frames, OneLine):
             File that ends in ``.md`` or ``.tex`` (tables, rounded), ``.csv``, ``.parquet`` or ``.jsonl`` (numbers,
             unrounded), or ``.png``, ``.svg`` or ``.pdf`` (the figure). An existing one is replaced only when the new
             one is complete. The signature is in the file, or beside it in ``<path>.signature.json``.
+        width : float, optional
+            Width of the figure in millimetres. By default that of the figure's kind, at most 180.
         """
         path = Path(path)
         ending = path.suffix.lower()
         if ending in FIGURES:
-            write_figure(path, self.figure())
+            write_figure(path, self.figure(width))
             return
+        check_left_out({"width": width}, "for a file that is no figure")
         check_out(path, endings=(*TABLES, *FIGURES))
         if ending in RESULTS:
             write_numbers(path, self.table, self.signature)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metric_oracle.findings.cells import ALIKE, Format, Row, arrow, ends_of, intervals_note, number, number_of
-from metric_oracle.findings.figures import literal, new_figure
+from metric_oracle.findings.figures import BLUE, GREY, draw_curve, finish, literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import bound_under
@@ -108,25 +108,27 @@ class PooledOracle(Finding):
             listing(f"What each list finds, {name}", self.lists.to_pylist(), "list", _LISTS, notes, "list"),
         ]
 
-    def figure(self) -> Any:
-        """Return a Matplotlib figure: the mean best score by the size of the pool, and that of random reports."""
-        figure = new_figure(4.6, 3.2)
+    def figure(self, width: float | None = None) -> Any:
+        """Return a Matplotlib figure: the mean best score by the size of the pool, and that of random reports.
+
+        By default it is 110 millimetres wide.
+        """
+        figure = new_figure(width or 110, 70)
         axes = figure.subplots()
-        for drawn, colour, label in ((False, "C0", "first n of the pool"), (True, "0.4", "best of n random reports")):
+        pool, random = (False, BLUE, "-", "first n of the pool"), (True, GREY, ":", "best of n random reports")
+        for drawn, colour, dashes, label in (pool, random):
             rows = [row for row in self.curve.to_pylist() if row["drawn"] is drawn]
             if rows:
                 sizes, low, mean, high = ([row[key] for row in rows] for key in ("n", "low", "mean", "high"))
-                axes.fill_between(sizes, low, high, color=colour, alpha=0.2, linewidth=0)
-                axes.plot(sizes, mean, "o-", color=colour, markersize=3, linewidth=1.2, label=label)
+                draw_curve(axes, sizes, low, mean, high, colour, dashes, label)
         axes.set_xscale("log")
         ticks = sorted({row["n"] for row in self.curve.to_pylist()})
         axes.set_xticks(ticks, [str(n) for n in ticks])
         axes.minorticks_off()
         axes.set_xlabel("reports scored by the judge (95 % intervals)")
-        axes.set_title(f"{literal(self.signature['judge']['name'])}, best score", fontsize="medium", loc="left")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
-        return figure
+        axes.set_title(f"{literal(self.signature['judge']['name'])}, best score", loc="left")
+        axes.legend()
+        return finish(figure)
 
 
 def pooled_oracle(

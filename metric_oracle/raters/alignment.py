@@ -194,14 +194,17 @@ class Alignment(Finding):
             *notes_on(signature, sum(self.metrics["degenerate"].to_pylist()), "counts"),
         ]
 
-    def figure(self) -> Any:
-        """Return a Matplotlib figure: mean errors against scores with the least-squares line, figure 3 of Yu et al."""
+    def figure(self, width: float | None = None) -> Any:
+        """Return a Matplotlib figure: mean errors against scores with the least-squares line, figure 3 of Yu et al.
+
+        By default it is at most 180 millimetres wide.
+        """
         row_of = {
             (r["metric"], r["errors"]): r
             for r in self.metrics.to_pylist()
             if (r["rater"], r["statistic"]) == (MEAN, TAU)
         }
-        return scatter(self.scores, self.errors, row_of, self.signature["lower_is_better"])
+        return scatter(self.scores, self.errors, row_of, self.signature["lower_is_better"], width)
 
 
 def _name(metric: str, kind: str) -> str:

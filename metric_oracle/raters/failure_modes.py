@@ -14,7 +14,7 @@ once, 6 two-sided tests.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations, product
+from itertools import combinations, cycle, permutations, product
 from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Any, Literal
@@ -30,7 +30,7 @@ from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import identify
 from metric_oracle.base.validation import public
 from metric_oracle.findings.cells import NOTHING, Format, Row, number_of, over, scientific_of, text_of
-from metric_oracle.findings.figures import literal, new_figure
+from metric_oracle.findings.figures import BARS, GREY, INK, LETTER, MEDIUM, WIDTH, finish, literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing, pivot
 from metric_oracle.findings.signature import signed
@@ -149,38 +149,42 @@ class FailureModes(Finding):
             f"by study {size['by_study']}, each difference once."
         )
 
-    def figure(self) -> Any:
+    def figure(self, width: float | None = None) -> Any:
         """Return a Matplotlib figure: mean errors by category and candidate type, a star over significant differences.
 
-        Figure 4 of Yu et al.
+        Figure 4 of Yu et al. By default it is 180 millimetres wide.
         """
         n = len(self.candidates)
-        width = 0.8 / n
-        figure = new_figure(max(1.6 * len(self.categories), 6), 7)
+        thick = 0.8 / n
+        figure = new_figure(width or WIDTH, 125)
         panels = figure.subplots(len(KINDS), 1, sharex=True)
         tests = [r for r in self.records() if r["significant"]]
         for panel, (kind, label) in zip(panels, _KIND_LABELS.items(), strict=True):
             means = self.means[kind]
-            centres = np.arange(len(self.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * width
-            for candidate, x, heights in zip(self.candidates, centres, means, strict=True):
-                panel.bar(x, heights, width * 0.92, label=literal(candidate_name(candidate)))
+            centres = np.arange(len(self.categories)) + (np.arange(n)[:, None] - (n - 1) / 2) * thick
+            for candidate, x, heights, (colour, hatch) in zip(
+                self.candidates, centres, means, cycle(BARS), strict=False
+            ):
+                name = literal(candidate_name(candidate))
+                edge = {"edgecolor": GREY, "linewidth": 0.5, "hatch": hatch}
+                panel.bar(x, heights, thick * 0.92, label=name, color=colour, **edge)
             step = 0.06 * max(means.max(), 1e-9)
             for column, category in enumerate(self.categories):
                 top = means[:, column].max()
                 for row in (r for r in tests if (r["errors"], r["category"]) == (kind, category)):
                     top += step
                     ends = [centres[self.candidates.index(row[side]), column] for side in ("a", "b")]
-                    panel.plot(ends, [top, top], color="black", linewidth=0.9)
-                    panel.text(sum(ends) / 2, top, "*", ha="center", va="baseline", fontsize=10)
+                    panel.plot(ends, [top, top], color=INK, linewidth=0.7)
+                    panel.text(sum(ends) / 2, top, "*", ha="center", va="baseline", fontsize=MEDIUM)
             panel.margins(y=0.08)
-            panel.set_ylabel(f"{label} of a report, mean", fontsize=9)
-            panel.spines[["top", "right"]].set_visible(False)
-        panels[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False, ncols=n, fontsize=9)
-        labels = [fill(literal(category_title(category)), 22) for category in self.categories]
-        panels[-1].set_xticks(range(len(labels)), labels, fontsize=8)
+            panel.set_ylabel(fill(f"{label} of a report, mean", 32))
+        panels[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=n)
+        letters = max(int(0.8 * (width or WIDTH) / len(self.categories) / LETTER), 8)
+        labels = [fill(literal(category_title(category)), letters) for category in self.categories]
+        panels[-1].set_xticks(range(len(labels)), labels)
         note = f"* significant difference, Benjamini-Hochberg at {self.signature['rate']:g}"
-        panels[-1].set_xlabel(note, fontsize=8)
-        return figure
+        panels[-1].set_xlabel(note)
+        return finish(figure)
 
 
 def _comparison(row: Row) -> str:

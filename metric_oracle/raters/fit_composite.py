@@ -103,7 +103,7 @@ class Composite(Finding):
         return [listing(content["name"], self.records(), "metric", columns, notes, "metric")]
 
     @public
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path) -> None:  # type: ignore[override]
         """Write the weights file (.json) that ``retrieve --metric composite --weights`` reads."""
         path = Path(path)
         check_out(path, endings=(".json",))

@@ -25,7 +25,7 @@ from metric_oracle.base.files import identify
 from metric_oracle.base.validation import Checked, public
 from metric_oracle.corpora.tables import numbers_of, read_table, written
 from metric_oracle.findings.cells import NOTHING, Format, Row, number
-from metric_oracle.findings.figures import new_figure
+from metric_oracle.findings.figures import DASHED, LINE, MODEL, WIDTH, draw_dot, finish, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, entry, listing, pivot, plain
 from metric_oracle.findings.signature import bootstrap, signed
@@ -369,14 +369,16 @@ class MetricComparison(Finding):
         heads = [head for kind in view.kinds for head in (f"{view.name} {kind_in_line(kind)}", *TEST)]
         return PaperTable("Ablations", heads, rows, [note], "variant")
 
-    def figure(self) -> Any:
-        """Return a Matplotlib figure: for each set and kind the agreement of metrics as bars, best first.
+    def figure(self, width: float | None = None) -> Any:
+        """Return a Matplotlib figure: for each set and kind the agreement of metrics with its interval, best first.
 
-        A line on a bar is the interval. A dashed line shows the agreement of one radiologist with the others.
+        A dashed line shows the agreement of one radiologist with the others. By default it is 180 millimetres wide, for
+        one kind 110.
         """
         n_kinds = max(len(view.kinds) for view in self.views)
         n_metrics = max(len(view.scores) for view in self.views)
-        figure = new_figure(4.2 * n_kinds, len(self.views) * (0.9 + 0.28 * n_metrics))
+        height = len(self.views) * (18 + 4.6 * n_metrics)
+        figure = new_figure(width or (110 if n_kinds == 1 else WIDTH), height)
         panels = figure.subplots(len(self.views), n_kinds, squeeze=False)
         for row, view in enumerate(self.views):
             statistic = view.statistics[0]
@@ -388,26 +390,22 @@ class MetricComparison(Finding):
                     panel.set_visible(False)
                     continue
                 kind = view.kinds[column]
-                bars = [r for r in rows if r["errors"] == kind and r["value"] is not None]
-                bars.sort(key=lambda r: -r["value"])
-                values = np.array([r["value"] for r in bars])
-                ends = np.array([[r["low"], r["high"]] for r in bars], np.float64).reshape(-1, 2)
-                panel.barh(range(len(bars)), values, height=0.62, color="#2f6ea5")
-                for y, (low, end) in enumerate(ends):
-                    panel.plot([low, end], [y, y], color="black", linewidth=1)
+                dots = [r for r in rows if r["errors"] == kind and r["value"] is not None]
+                dots.sort(key=lambda r: -r["value"])
+                for y, r in enumerate(dots):
+                    draw_dot(panel, MODEL, r["value"], y, None if r["low"] is None else (r["low"], r["high"]))
                 if ceiling.get(kind) is not None:
-                    panel.axvline(ceiling[kind], color="#9aa0a6", linestyle="--", linewidth=1)
-                panel.set_yticks(range(len(bars)), [plain(r["metric"]) for r in bars], fontsize=8, parse_math=False)
-                panel.invert_yaxis()
-                panel.tick_params(labelsize=8, length=2)
-                panel.spines[["top", "right"]].set_visible(False)
-                title = f"{plain(view.name)}: {kind_in_line(kind)}"
-                panel.set_title(title, fontsize=9, parse_math=False)
+                    panel.axvline(ceiling[kind], **DASHED)
+                panel.set_yticks(range(len(dots)), [plain(r["metric"]) for r in dots], parse_math=False)
+                panel.set_ylim(len(dots) - 0.4, -0.6)
+                panel.grid(axis="x", color=LINE, linewidth=0.4)
+                panel.set_axisbelow(True)
+                panel.set_title(f"{plain(view.name)}: {kind_in_line(kind)}", parse_math=False)
                 if row == len(self.views) - 1:
                     names = dict.fromkeys(statistic_name(view.statistics[0]) for view in self.views)
                     label = f"{' or '.join(names)}, 95 % interval; dashed: one radiologist"
-                    panel.set_xlabel(label, fontsize=8)
-        return figure
+                    panel.set_xlabel(label)
+        return finish(figure)
 
     def scatter(self) -> Any:
         """Return a Matplotlib figure of the first set: mean errors against scores, like that of an alignment."""

@@ -28,7 +28,17 @@ from metric_oracle.findings.cells import (
     over_of,
     p_of,
 )
-from metric_oracle.findings.figures import literal, new_figure
+from metric_oracle.findings.figures import (
+    COLUMN,
+    LINES,
+    ORANGE,
+    SMALL,
+    WIDTH,
+    draw_curve,
+    finish,
+    literal,
+    panels,
+)
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import Scores
@@ -176,8 +186,13 @@ class BestOf(Finding):
         tables[-1].notes.extend(notes)
         return tables
 
-    def figure(self) -> Any:
+    def figure(self, width: float | None = None) -> Any:
         """Return a Matplotlib figure: for each metric the expected best of n with its interval, the levels as lines.
+
+        Parameters
+        ----------
+        width : float, optional
+            Width in millimetres, by default 88 for one metric and 180 for several.
 
         Returns
         -------
@@ -185,15 +200,14 @@ class BestOf(Finding):
             One panel for each metric.
         """
         metrics = list(self.scores)
-        figure = new_figure(3.4 * len(metrics), 3.0)
-        for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
+        grid, figure = panels(len(metrics), width or (COLUMN if len(metrics) == 1 else WIDTH), least=55, height=62)
+        for axes, metric in zip(grid, metrics, strict=True):
             rows, levels = (
                 [row for row in table.to_pylist() if row["metric"] == metric] for table in (self.curve, self.levels)
             )
             drawn, (low, mean, high) = [r["n"] for r in rows], ([r[k] for r in rows] for k in ("low", "mean", "high"))
-            axes.fill_between(drawn, low, high, color="0.85", linewidth=0)
-            axes.plot(drawn, mean, "o-", color="C0", markersize=3, linewidth=1.2)
-            for level, (colour, style) in zip(levels, cycle(_STYLES), strict=False):
+            draw_curve(axes, drawn, low, mean, high, ORANGE, "-")
+            for level, (colour, style) in zip(levels, cycle(LINES), strict=False):
                 axes.axhline(level["mean"], color=colour, linestyle=style, linewidth=1)
                 axes.annotate(
                     literal(level["level"]),
@@ -202,15 +216,14 @@ class BestOf(Finding):
                     xytext=(3, 2),
                     textcoords="offset points",
                     color=colour,
-                    fontsize="small",
+                    fontsize=SMALL,
                 )
             axes.set_xscale("log", base=2)
             axes.set_xticks(drawn, [str(n) for n in drawn])
             axes.minorticks_off()
             axes.set_xlabel("samples drawn (95 % intervals)")
-            axes.set_title(f"{literal(metric)}, expected best", fontsize="medium", loc="left")
-            axes.spines[["top", "right"]].set_visible(False)
-        return figure
+            axes.set_title(f"{literal(metric)}, expected best", loc="left")
+        return finish(figure)
 
     @public
     def to_scores(self, n: int | None = None) -> Scores:
@@ -254,7 +267,6 @@ class BestOf(Finding):
 
 
 _NAMES = ("metric", "n", "selector", "level")
-_STYLES = (("C1", "--"), ("0.4", ":"), ("C2", "-."), ("C4", "--"), ("C5", ":"))  # of levels, in their order
 # The columns of the printed tables.
 _DRAWN: dict[str, Format] = {"mean": number_of("mean"), "95 % CI": ends_of(), "studies": number_of("studies", ",")}
 _SELECTED: dict[str, Format] = {

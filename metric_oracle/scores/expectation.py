@@ -21,12 +21,12 @@ from metric_oracle.base.declarations import IN_PYTHON, Flag, Uses
 from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.files import package_version
 from metric_oracle.base.operating_system import n_threads
-from metric_oracle.base.option_types import RESULTS
+from metric_oracle.base.option_types import RESULTS, Millimetres
 from metric_oracle.base.progress import Progress, counter
 from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.cells import number_of
-from metric_oracle.findings.figures import literal, new_figure
+from metric_oracle.findings.figures import ORANGE, finish, literal, new_figure
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import read_signed
@@ -116,29 +116,32 @@ class Expectation(Finding):
         rows = self.table.slice(0, SHOWN_QUERIES).to_pylist()
         return [listing(title, rows, "query_id", columns, ["; ".join(lines)], "query")]
 
-    def figure(self) -> Any:
-        """Return a Matplotlib figure: the share of all pairs in each bin of scores, and the mean."""
+    def figure(self, width: float | None = None) -> Any:
+        """Return a Matplotlib figure: the share of all pairs in each bin of scores, and the mean.
+
+        By default it is 110 millimetres wide.
+        """
         means, n_rows = self.table["mean"].to_numpy(), self.table["n"][0].as_py()
-        figure = new_figure(6.4, 3.6)
+        figure = new_figure(width or 110, 65)
         axes = figure.subplots()
-        axes.stairs(100 * self.counts / self.counts.sum(), self.edges, fill=True, color="0.65")
-        axes.axvline(means.mean(), color="C3", label=f"mean {means.mean():z.4f}")
+        axes.stairs(100 * self.counts / self.counts.sum(), self.edges, fill=True, color="#b9c3cf")
+        axes.axvline(means.mean(), color=ORANGE, linewidth=1, label=f"mean {means.mean():z.4f}")
         axes.set_xlim(self.edges[0], self.edges[-1])
         axes.set_xlabel(f"{literal(self.signature['metric'])} of a test report and a random report of the corpus")
         axes.set_ylabel("pairs (%)")
         drawn = f"{self.signature['sampled']['rows']:,} random" if self.sample else f"{n_rows:,}"
-        axes.set_title(f"{len(means):,} test reports x {drawn} reports", fontsize="medium", loc="left")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
-        return figure
+        axes.set_title(f"{len(means):,} test reports x {drawn} reports", loc="left")
+        axes.legend()
+        return finish(figure)
 
     @public
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, width: Millimetres | None = None) -> None:
         """Write tables, numbers or figure, as other results do; with numbers, the signature has the histogram."""
         path = Path(path)
         if path.suffix.lower() not in RESULTS:
-            super().write(path)
+            super().write(path, width)
             return
+        check_left_out({"width": width}, "for a file that is no figure")
         histogram = {"edges": self.edges.tolist(), "counts": self.counts.tolist()}
         write_numbers(path, self.table, {**self.signature, "histogram": histogram})
 

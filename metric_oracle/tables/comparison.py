@@ -1,29 +1,28 @@
 """The table of a comparison: systems and metrics, how it is printed, drawn and written, and the notes below it.
 
-The full tables have the layout of tables S5 to S7 of Yu et al., the figure that of their figure 5; `paper_table` has
-the table for a paper.
+The full tables have the layout of tables S5 to S7 of Yu et al.; `paper_table` has the one for a paper, `forest` the
+figure.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from metric_oracle.base.option_types import LEGACY
 from metric_oracle.base.reprs import html_table
 from metric_oracle.findings.cells import NOTHING, Format, Row, ends, intervals_note, number, number_of, over_of, p_of
-from metric_oracle.findings.figures import new_figure
+from metric_oracle.findings.figures import WIDTH
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, entry, listing, pivot, plain
 from metric_oracle.findings.signature import pool_parts
 from metric_oracle.statistics import FEW, LEVEL, Interval
+from metric_oracle.tables.forest import Forest
 from metric_oracle.tables.layout import Chosen, Layout, chosen, is_for_paper
 from metric_oracle.tables.paper_table import PaperTables
+from metric_oracle.tables.systems import is_bound
 from metric_oracle.tables.table_cells import CORPUS, CRG, RADCLIQS, Cell, Difference, MetricColumn, title
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _SCHEMA = pa.schema(
     [
@@ -47,8 +46,6 @@ _SCHEMA = pa.schema(
 _COSINES = ("bertscore", "chexbert", "embedding")  # and bertscore:recall, ..., but not chexbert:labels
 _FORM = "z.3f"  # of a score
 _CI = f"{LEVEL:.0%} CI"
-_WIDE = 5  # metrics side by side in the figure
-_BLUE, _LIGHT, _GREY, _DARK = "#2f6ea5", "#a9c7e2", "#9aa0a6", "#3c4043"
 
 
 def _mean_of(kind: str) -> Format:
@@ -130,7 +127,7 @@ class Comparison(Finding):
     signature : dict
         Everything that is needed to compute the same table again.
     layout : Layout
-        What the printed table shows.
+        What the printed table and the figure show.
     """
 
     systems: list[str]
@@ -279,78 +276,32 @@ class Comparison(Finding):
         tests = [row for row in self.records() if row["versus"] is not None]
         return listing("Paired differences on the same studies", tests, name, columns)
 
-    def figure(self) -> Any:
-        """Return a Matplotlib figure: the means under each metric with their intervals.
+    def figure(self, width: float | None = None) -> Any:
+        """Return a Matplotlib figure: for each metric the means of the systems with their intervals.
 
-        If random retrieval is a row, bars show the change from it.
+        A band reaches from random retrieval to the metric's oracle, if they are in the table. Models, oracles and
+        baselines differ in colour and form; a baseline that would squeeze the axis is an arrow at its edge.
 
         Returns
         -------
         matplotlib.figure.Figure
-            Systems from top to bottom in the order of the table; every metric on its own scale.
+            Systems from top to bottom in the order of the table; every metric on its own scale. By default it is 180
+            millimetres wide.
         """
-        columns, n = self.columns, len(self.systems)
-        kinds = [self._forest] if self.signature["random"] is None else [self._forest, self._bars]
-        bands = [columns[i : i + _WIDE] for i in range(0, len(columns), _WIDE)]
-        wide = min(len(columns), _WIDE)
-        names = [plain(name) for name in self.systems]
-        left = min(0.085 * max(map(len, names)), 3.5)
-        rows = len(bands) * len(kinds)
-        figure = new_figure(left + 2.3 * wide, rows * (0.9 + 0.3 * n))
-        grid = figure.subplots(rows, wide, squeeze=False, sharey=True)
-        for b, band in enumerate(bands):
-            for k, draw in enumerate(kinds):
-                for position, axes in enumerate(grid[b * len(kinds) + k]):
-                    if position >= len(band):
-                        axes.set_visible(False)
-                        continue
-                    draw(axes, band[position])
-                    axes.set_title(band[position].label, fontsize=9)
-                    axes.tick_params(labelsize=8, length=2)
-                    axes.xaxis.label.set_size(8)
-                    axes.spines[["top", "right"]].set_visible(False)
-                    axes.margins(y=0.6 / max(n, 2))
-        for axes in grid[:, 0]:
-            axes.set_yticks(range(n), names, parse_math=False)
-        grid[0, 0].invert_yaxis()
-        return figure
-
-    def _forest(self, axes: "Axes", column: MetricColumn) -> None:
-        """Draw means with their intervals. A dashed line shows the mean of random retrieval."""
-        random = self.signature["random"]
-        legacy = self.signature["interval"]["method"] == LEGACY
-        for y, system in enumerate(self.systems):
-            cell = self.cells[system, column.metric]
-            # Drawn from end to end, not from the mean: a BCa or legacy interval need not contain the mean.
-            axes.plot([cell.interval.low, cell.interval.high], [y, y], color=_LIGHT, linewidth=4, solid_capstyle="butt")
-            axes.plot(cell.mean, y, "o", color=_BLUE, markersize=2.5)
-        if random is not None:
-            axes.axvline(self.cells[random, column.metric].mean, color=_GREY, linestyle="--", linewidth=0.9, zorder=0)
-        dashed = "" if random is None else "\ndashed: random"
-        axes.set_xlabel(("average, legacy interval" if legacy else f"average, {_CI}") + dashed)
-        axes.grid(axis="x", color="#e6e6e6", linewidth=0.6)
-        axes.set_axisbelow(True)
-
-    def _bars(self, axes: "Axes", column: MetricColumn) -> None:
-        """Draw the percentage change from random retrieval as bars, with the value at the end of each bar."""
-        random = self.signature["random"]
-        all_changes = [self.cells[system, column.metric].percent_change for system in self.systems]
-        changes = [change for change in all_changes if change is not None]
-        if len(changes) < len(all_changes):
-            axes.annotate("random's average\nis not above 0", (0.5, 0.5), xycoords="axes fraction", ha="center", size=8)
-            axes.set_xticks([])
-        else:
-            colors = [_GREY if system == random else _BLUE for system in self.systems]
-            bars = axes.barh(range(len(changes)), changes, color=colors, height=0.6)
-            axes.bar_label(bars, [f"{change:+z.0f}" for change in changes], padding=2, fontsize=7, color=_DARK)
-            axes.axvline(0, color=_DARK, linewidth=0.8)
-            axes.margins(x=0.25)
-        axes.set_xlabel("% change from random" if column.sign > 0 else "% decrease from random")
+        signature = self.signature
+        kinds, oracles = signature["systems"], signature["oracles"]
+        bounds = frozenset(name for name in self.systems if name in oracles.values() or is_bound(str(kinds[name])))
+        forest = Forest(self._chosen, self.cells, signature["random"], oracles, bounds, self._interval_kind())
+        return forest.figure(width or WIDTH)
 
     @property
     def _chosen(self) -> Chosen:
         """The rows and columns of the layout."""
         return chosen(self.layout, self.systems, self.columns, self.competing)
+
+    def _interval_kind(self) -> str:
+        """Return what the intervals are, in short."""
+        return "legacy interval" if self.signature["interval"]["method"] == LEGACY else _CI
 
     def _paper(self) -> PaperTables:
         """Return what makes the table for a paper."""

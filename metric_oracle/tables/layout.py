@@ -58,17 +58,20 @@ class Layout(Checked, call="layout=mo.Layout({})"):
     ] = None
     rows: Annotated[
         Sequence[str],
-        Doc("Systems in the table for a paper, in this order; oracles and baselines come last. By default all."),
+        Doc(
+            "Systems in the table for a paper and in the figure, in this order; oracles and baselines come last. By "
+            "default all."
+        ),
         Flag(panel=PRINTED),
     ] = ()
     columns: Annotated[
         Sequence[str],
-        Doc("Metrics in the table for a paper, in this order. By default all."),
+        Doc("Metrics in the table for a paper and in the figure, in this order. By default all."),
         Flag(metavar="METRIC", panel=PRINTED),
     ] = ()
     without: Annotated[
         Sequence[str],
-        Doc("Systems that the table for a paper leaves out, such as identity. By default none."),
+        Doc("Systems that the table for a paper and the figure leave out, such as identity. By default none."),
         Flag(panel=PRINTED),
     ] = ()
 
@@ -89,7 +92,7 @@ def is_for_paper(layout: Layout, form: str) -> bool:
 
 ShownAs = Annotated[
     Layout,
-    Doc("What the printed table shows, see [`Layout`][metric_oracle.Layout]. By default everything."),
+    Doc("What the printed table and the figure show, see [`Layout`][metric_oracle.Layout]. By default everything."),
 ]
 
 

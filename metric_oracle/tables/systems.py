@@ -81,6 +81,11 @@ def is_yardstick(scores: Scores) -> bool:
     return system in YARDSTICKS or is_best or (metric != system and (metric in METRICS or metric in scores.metrics))
 
 
+def is_bound(system: str) -> bool:
+    """Return whether the entry ``system`` of a row's scores says that it is an oracle, or a bound or ceiling of one."""
+    return system.endswith((oracle_name(""), POOL)) or _BEST_OF.fullmatch(system) is not None
+
+
 def is_oracle(signature: Mapping[str, Any]) -> bool:
     """Return whether results come from a search of the whole corpus, not from a baseline or a reranked smaller pool."""
     return signature.get("baseline") is None and signature.get("pool", {"size": "all"})["size"] == "all"

@@ -207,37 +207,6 @@ def test_plot_files(comparison, tmp_path, ending):
     assert begin == {"png": b"\x89PNG\r\n", "pdf": b"%PDF-1", "svg": b"<?xml "}[ending]
 
 
-def test_plot_shows_the_table(comparison):
-    pytest.importorskip("matplotlib")
-    figure = comparison.figure()
-    shown = [axes for axes in figure.axes if axes.get_visible()]
-    assert [axes.get_title() for axes in shown[:2]] == ["BLEU-2 ↑", "BERTScore ↑"]
-    assert len(shown) == 2 * len(METRICS)
-    for axes in (figure.axes[0], figure.axes[5]):
-        assert [tick.get_text() for tick in axes.get_yticklabels()] == [plain(name) for name in DANGEROUS]
-        assert not any(tick.get_parse_math() for tick in axes.get_yticklabels())
-    forest, bars = figure.axes[0], figure.axes[5]
-    assert forest.yaxis_inverted()
-    drawn = [list(line.get_xdata()) for line in forest.lines]
-    for place, name in enumerate(DANGEROUS):
-        cell = comparison.cells[name, "bleu-2"]
-        assert drawn[2 * place] == [cell.interval.low, cell.interval.high]
-        assert drawn[2 * place + 1] == [cell.mean]
-    changes = [comparison.cells[name, "bleu-2"].percent_change for name in DANGEROUS]
-    assert [bar.get_width() for bar in bars.patches] == changes
-
-
-def test_plot_without_random_and_with_random_below_zero():
-    pytest.importorskip("matplotlib")
-    systems = {"a": scores(0, shift=-1), "b": scores(1)}
-    assert (
-        len(compare(systems, resamples=100).figure().axes) == 10
-    )  # six metrics in two bands of five, four places empty
-    figure = compare(systems, random="a", resamples=100).figure()
-    assert "not above 0" in figure.axes[5].texts[0].get_text()
-    assert not figure.axes[5].patches
-
-
 def test_plot_errors(comparison, tmp_path, monkeypatch):
     match = r"^Comparison\.write: out must end with .md, .*, .svg or .pdf; got .*p.jpg. Name one"
     with pytest.raises(InputError, match=match):

@@ -1,4 +1,4 @@
-"""The table for a paper of a comparison: style, rows, columns, digits, marks, width."""
+"""The table for a paper and the figure of a comparison: style, rows, columns, digits, marks, widths."""
 
 import io
 import re
@@ -12,6 +12,7 @@ from rich.console import Console
 
 import metric_oracle as mo
 from metric_oracle.base.errors import InputError
+from metric_oracle.findings.figures import BASELINE, MODEL, ORACLE, OTHER_ORACLE
 from metric_oracle.findings.results import Scores
 
 METRICS = ("bleu-2", "rouge-l", "radgraph", "radcliq", "errors")
@@ -265,6 +266,98 @@ def test_it_fits_an_article_of_two_columns(whole, tmp_path, kind, intervals):
     assert "Overfull" not in done.stdout
 
 
+# The figure
+
+
+def drawn(axes, kind):
+    """Return the heights of the dots of a kind in a panel, from top to bottom."""
+    return sorted(
+        float(line.get_ydata()[0])
+        for line in axes.lines
+        if line.get_marker() == kind.marker
+        and line.get_color() == kind.colour
+        and (line.get_markerfacecolor() == "white") != kind.is_filled
+    )
+
+
+def test_kinds_of_systems_differ_in_colour_and_form(whole):
+    pytest.importorskip("matplotlib")
+    forms = {(kind.colour, kind.marker, kind.is_filled) for kind in (MODEL, ORACLE, OTHER_ORACLE, BASELINE)}
+    assert len(forms) == 4
+    assert len({(kind.marker, kind.is_filled) for kind in (MODEL, ORACLE, OTHER_ORACLE, BASELINE)}) == 4
+    bleu, rouge, *_ = table(whole).figure().axes
+    assert bleu.get_title() == "BLEU-2 ↑"
+    shown = [tick.get_text() for tick in bleu.get_yticklabels()]
+    assert shown == ["good", "near", "bad", "BLEU-2 oracle", "ROUGE-L oracle", "Identity", "random"]
+    assert bleu.yaxis_inverted()
+    heights = [*bleu.get_yticks()]
+    assert drawn(bleu, MODEL) == heights[:3]
+    assert drawn(bleu, ORACLE) == [heights[3]]
+    assert drawn(bleu, OTHER_ORACLE) == [heights[4]]
+    assert drawn(rouge, OTHER_ORACLE) == heights[3:5]  # its own was not named
+    assert drawn(bleu, BASELINE) == [heights[6]]
+    # Identity would squeeze the axis: an arrow at its edge, with the mean.
+    assert [line.get_ydata()[0] for line in bleu.lines if line.get_marker() == ">"] == [heights[5]]
+    compared = table(whole)
+    assert f"{compared.cells['identity', 'bleu-2'].mean:z.3g}" in [text.get_text() for text in bleu.texts]
+    assert bleu.get_xlim()[1] < 2
+    chance, oracle = (compared.cells[name, "bleu-2"].mean for name in ("random", "bleu-2 oracle"))
+    (band,) = bleu.patches
+    assert (band.get_x(), band.get_x() + band.get_width()) == pytest.approx((chance, oracle))
+    assert not rouge.patches
+    legend = {text.get_text() for text in bleu.figure.legends[0].get_texts()}
+    assert {"models", "the metric's oracle", "other oracles", "baselines", "95% CI", "beyond the axis"} <= legend
+
+
+def test_dots_are_means_and_lines_intervals(whole):
+    pytest.importorskip("matplotlib")
+    compared = table(whole, rows=["near", "good"], columns=["rouge-l"])
+    (axes,) = compared.figure(width=88).axes
+    dots = {float(x.get_ydata()[0]): float(x.get_xdata()[0]) for x in axes.lines if x.get_marker() == "o"}
+    ends = {float(x.get_ydata()[0]): [*x.get_xdata()] for x in axes.lines if len(x.get_xdata()) == 2 and x.get_alpha()}
+    for y, name in enumerate(("near", "good")):
+        cell = compared.cells[name, "rouge-l"]
+        assert dots[y] == cell.mean
+        assert ends[y] == [*cell.interval[:2]]
+
+
+@pytest.mark.parametrize("width", [60, 88, 180, 300])
+def test_the_figure_has_the_width_that_is_asked_for(whole, width, tmp_path):
+    pytest.importorskip("matplotlib")
+    figure = table(whole).figure(width)
+    assert figure.get_figwidth() * 25.4 == pytest.approx(width)
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert len(shown) == len(METRICS)
+    rows = {round(axes.get_position().y0, 3) for axes in shown}
+    assert (len(rows) == 1) == (width >= 180)
+
+
+def test_fonts_are_in_the_files(whole, tmp_path):
+    pytest.importorskip("matplotlib")
+    compared = table(whole)
+    compared.write(tmp_path / "f.pdf", width=88)
+    content = (tmp_path / "f.pdf").read_bytes()
+    assert b"/FontFile2" in content  # TrueType; publishers refuse Type 3
+    assert b"/Type3" not in content
+    compared.write(tmp_path / "f.svg")
+    first = (tmp_path / "f.svg").read_bytes()
+    assert b"<text" not in first
+    compared.write(tmp_path / "f.svg")
+    assert (tmp_path / "f.svg").read_bytes() == first
+    with pytest.raises(InputError, match=r"^Comparison\.write: width must be left out for a file that is no figure"):
+        compared.write(tmp_path / "t.md", width=88)
+    with pytest.raises(InputError, match=r"width must be a number from 40 to 500; got 7"):
+        compared.write(tmp_path / "f.svg", width=7)
+
+
+@pytest.mark.parametrize("n", [1, 20])
+def test_figures_of_one_and_of_twenty(n):
+    pytest.importorskip("matplotlib")
+    systems = {f"model {i}": scores(i, flat=0.5 if n == 1 else None) for i in range(n)}
+    figure = table(systems).figure()
+    assert len(drawn(figure.axes[0], MODEL)) == n
+
+
 # The command
 
 
@@ -278,3 +371,6 @@ def test_command(oracle, whole, tmp_path):
     for form in ("md", "tex"):
         code, out, _ = oracle("table", *files, "--resamples", 200, *options, "--intervals", "none", "--format", form)
         assert (code, out) == (0, wanted.text(form))
+    code, _, err = oracle("table", *files, "--resamples", 200, "--width", 88)
+    assert code == 2
+    assert "table: --width must be left out without --plot" in err
