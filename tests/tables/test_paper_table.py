@@ -4,6 +4,7 @@ import io
 import re
 import shutil
 import subprocess
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -264,6 +265,32 @@ def test_it_fits_an_article_of_two_columns(whole, tmp_path, kind, intervals):
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Overfull" not in done.stdout
+
+
+@pytest.mark.parametrize("intervals", ["below", "beside", "none"])
+def test_a_table_of_many_metrics_has_parts(intervals, tmp_path):
+    rng = np.random.default_rng(0)
+    metrics = [f"metric {i}" for i in range(12)]
+    how = {metric: {"direction": "lower" if i % 2 else "higher"} for i, metric in enumerate(metrics)}
+    signature = {"kind": "scores", "system": "model", "metrics": how, "references": "abc", "n": 30, "version": "0.1.0"}
+    systems = {}
+    for name in ("one", "another", "a third system"):
+        columns = {metric: pa.array(rng.beta(2, 2, 30)) for metric in metrics}
+        systems[name] = Scores(pa.table({"query_id": [f"s{i}" for i in range(30)], **columns}), signature)
+    text = mo.compare(systems, resamples=100, layout=mo.Layout(intervals=intervals)).text("tex")
+    parts = text.split(r"\begin{tabular}")[1:]
+    assert len(parts) == {"below": 2, "beside": 3, "none": 1}[intervals]
+    heads = [part.split(r"\midrule")[0].replace(r"\\\strut", "") for part in parts]  # some are folded
+    shown = [re.findall(r"metric \d+", of_part) for of_part in heads]
+    assert [*chain(*shown)] == metrics
+    assert max(map(len, shown)) - min(map(len, shown)) <= 1
+    assert all(part.count("a third system &") == 1 for part in parts)
+    if shutil.which("pdflatex"):
+        (tmp_path / "a.tex").write_text(ARTICLE.replace("TABLE", text), encoding="utf-8")
+        line = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
+        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0
+        assert "Overfull" not in done.stdout
 
 
 # The figure
