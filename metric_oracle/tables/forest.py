@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from metric_oracle.findings.cells import number
 from metric_oracle.findings.figures import (
     BAND,
     BASELINE,
@@ -136,7 +137,7 @@ class Forest:
         x, side, shift = (1.0, "right", -5) if is_right else (0.0, "left", 5)
         axes.plot(x, y, ">" if is_right else "<", color=GREY, markersize=4, transform=where, clip_on=False, zorder=5)
         axes.annotate(
-            f"{mean:z.3g}",
+            number(mean, "z.2f"),
             (x, y),
             (shift, 0),
             xycoords=where,

@@ -326,7 +326,7 @@ def test_kinds_of_systems_differ_in_colour_and_form(whole):
     # Identity would squeeze the axis: an arrow at its edge, with the mean.
     assert [line.get_ydata()[0] for line in bleu.lines if line.get_marker() == ">"] == [heights[5]]
     compared = table(whole)
-    assert f"{compared.cells['identity', 'bleu-2'].mean:z.3g}" in [text.get_text() for text in bleu.texts]
+    assert f"{compared.cells['identity', 'bleu-2'].mean:z.2f}" in [text.get_text() for text in bleu.texts]
     assert bleu.get_xlim()[1] < 2
     chance, oracle = (compared.cells[name, "bleu-2"].mean for name in ("random", "bleu-2 oracle"))
     (band,) = bleu.patches
