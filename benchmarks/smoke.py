@@ -90,7 +90,7 @@ def _check_search(kind: str, backend: Any, plain: Callable[[Any, Any], float], n
     )
     metric = METRICS["bleu-2" if kind == "ngrams" else "rouge-l"]
     corpus = index.arrays(metric, encoded)
-    backend.search(corpus, index.translate(metric, encoded), 0, n_queries, 1, answers, None)
+    backend.search(corpus, index.translate(metric, encoded), range(n_queries), 1, answers, None)
     for q in range(n_queries):
         scores = [plain(index.item(int(unit)), encoded.item(q)) for unit in index.document_of_row]
         assert answers.scores[q, 0] == max(scores), "the best score is not that of the plain scorer"

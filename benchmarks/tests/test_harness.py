@@ -120,9 +120,9 @@ def swap_answers(found):
 def test_gate_stops_before_any_timing(rows, data, tmp_path, monkeypatch, capsys, spoil, message):
     search = cpu.Backend.search
 
-    def broken(self, corpus, batch, first, last, k, answers, workspace):
-        search(self, corpus, batch, first, last, k, answers, workspace)
-        lists = {name: getattr(answers, name)[first:last] for name in ("rows", "scores", "ties")}
+    def broken(self, corpus, batch, queries, k, answers, workspace):
+        search(self, corpus, batch, queries, k, answers, workspace)
+        lists = {name: getattr(answers, name)[queries.start : queries.stop] for name in ("rows", "scores", "ties")}
         spoil(answers._replace(**lists))
 
     monkeypatch.setattr(cpu.Backend, "search", broken)

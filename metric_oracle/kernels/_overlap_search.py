@@ -595,9 +595,10 @@ class DrivenKernel(Kernel):
         """Return the sizes of the documents of length buckets, int64[C]."""
         return buckets[:, 2].copy()
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
-        compiled_search(self.form.__class__)(self.form, corpus, batch, first, last, k, workspace, answers)
+    def search(self, corpus, batch, queries, k, answers, workspace):
+        """Write the k best rows of the corpus for the distinct queries numbered in `queries` into `answers`."""
+        search = compiled_search(self.form.__class__)
+        search(self.form, corpus, batch, queries.start, queries.stop, k, workspace, answers)
         require_bounds(workspace)
 
     def scores(self, counts):

@@ -290,12 +290,12 @@ class Scanned(_device.OnDevice):
         """
         return [queries]
 
-    def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
-        """Write the k best rows for the distinct queries first .. last - 1 into `answers`.
+    def search(self, corpus: Any, batch: Any, queries: range, k: int, answers: Answers, workspace: Any) -> None:
+        """Write the k best rows for the distinct queries numbered in `queries` into `answers`.
 
         Raise DeviceError if a device fails or has no room, and ExactnessError as `finish` does.
         """
-        for group in self.groups(corpus, batch, np.arange(first, last)):
+        for group in self.groups(corpus, batch, np.arange(queries.start, queries.stop)):
 
             def work(device: int, begin: int, end: int, group: np.ndarray = group) -> None:
                 self.scan(corpus, batch).find(group[begin:end], k, device, answers)

@@ -95,10 +95,10 @@ class Kernel(Protocol):
 
     capabilities: ClassVar[Capabilities] = Capabilities()
 
-    def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
+    def search(self, corpus: Any, batch: Any, queries: range, k: int, answers: Answers, workspace: Any) -> None:
+        """Write the k best rows of the corpus for the distinct queries numbered in `queries` into `answers`.
 
-        `workspace` is what `new_workspace` returned to this thread.
+        The numbers follow one another. `workspace` is what `new_workspace` returned to this thread.
         """
 
     def counts(self, corpus: Any, batch: Any, query: np.ndarray, document: np.ndarray, known: Any = None) -> Any:
@@ -165,8 +165,8 @@ class ScoredWhole(Kernel):
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
     sign: float = 1.0  # -1.0 if lower scores are better
 
-    def search(self, corpus: Any, batch: Any, first: int, last: int, k: int, answers: Answers, workspace: Any) -> None:
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
+    def search(self, corpus: Any, batch: Any, queries: range, k: int, answers: Answers, workspace: Any) -> None:
+        """Write the k best rows of the corpus for the distinct queries numbered in `queries` into `answers`."""
         documents = np.arange(len(corpus.row_ptr) - 1)
-        for q, scores in enumerate(self.score_all(corpus, batch, range(first, last)), first):
+        for q, scores in zip(queries, self.score_all(corpus, batch, queries), strict=True):
             answers.put(q, documents, scores, corpus, k, self.sign)

@@ -40,10 +40,10 @@ def answer_blocks(
     limit = None if options.max_memory is None else MemoryLimit(options.max_memory, threads)
     sizes = (n, n) if kernel.capabilities.batched else (BLOCK, MOST_BLOCK) if limit is None else (LEAST_BLOCK,) * 2
     blocks = [
-        (begin, answers, first, last)
+        (begin, answers, queries)
         for begin, answers in rounds
-        for run_of_lists in _runs(answers, n)
-        for first, last in _blocks(*run_of_lists, *sizes, threads)
+        for run_of_queries in _runs(answers, n)
+        for queries in _blocks(run_of_queries, *sizes, threads)
     ]
     of_a_query = 1
     if kernel.capabilities.splits and blocks:  # threads beyond the cores make no query faster
@@ -52,41 +52,41 @@ def answer_blocks(
 
     def run(i: int) -> int:
         """Search block `i` of distinct queries; return how many it has."""
-        begin, answers, first, last = blocks[i]
+        begin, answers, queries = blocks[i]
         workspace = idle.pop() if idle else None if kernel.capabilities.batched else kernel.new_workspace(corpus)
         k = answers.rows.shape[1]
         with nullcontext() if limit is None else limit.block():
-            kernel.search(corpus, batch, first, last, k, answers._replace(threads=of_a_query), workspace)
+            kernel.search(corpus, batch, queries, k, answers._replace(threads=of_a_query), workspace)
         if workspace is not None:
             idle.append(workspace)
-        ends = answers.exclusion.first[[first, last]].tolist() if len(answers.exclusion.first) else (first, last)
-        answered(begin + ends[0], begin + ends[1])
-        return last - first
+        first, last = answers.exclusion.lists(queries[0]), answers.exclusion.lists(queries[-1])
+        answered(begin + first.start, begin + last.stop)
+        return len(queries)
 
     if kernel.capabilities.batched:
         for i in range(len(blocks)):
             run(i)
         report(progress, n, n, n_queries, 0)
     else:
-        total = sum(last - first for _, _, first, last in blocks)
+        total = sum(len(queries) for _, _, queries in blocks)
         run_blocks(run, range(len(blocks)), total, threads, progress, n_queries, of_a_query)
     stages = kernel.stages(idle)
     closest = stages.pop("closest_call", None)
     return {**({"stages": stages} if stages else {}), **({"closest_call": closest} if closest else {})}
 
 
-def _runs(answers: Answers, n: int) -> list[tuple[int, int]]:
-    """Return the ranges (first, end) of distinct queries, numbered 0 to n - 1, that have lists among the answers."""
+def _runs(answers: Answers, n: int) -> list[range]:
+    """Return the ranges of distinct queries, numbered 0 to n - 1, that have lists among the answers."""
     if not len(answers.exclusion.first):
-        return [(0, n)] if n else []
+        return [range(n)] if n else []
     has_lists = np.diff(answers.exclusion.first) > 0
     edges = np.flatnonzero(np.diff(np.concatenate([[False], has_lists, [False]]).astype(np.int8)))
-    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+    return [range(a, b) for a, b in edges.reshape(-1, 2).tolist()]
 
 
-def _blocks(first: int, end: int, least: int, most: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Yield blocks (first, end): a quarter of a thread's share of what is left, from `least` to `most` queries."""
-    while first < end:
-        last = min(first + min(max((end - first) // (4 * threads), least), most), end)
-        yield first, last
-        first = last
+def _blocks(queries: range, least: int, most: int, threads: int) -> Iterator[range]:
+    """Yield blocks of queries: a quarter of a thread's share of what is left, from `least` to `most` of them."""
+    while queries:
+        size = min(max(len(queries) // (4 * threads), least), most)
+        yield queries[:size]
+        queries = queries[size:]

@@ -140,9 +140,9 @@ def test_gpu_beside_cpu(corpus, index, gpu, no_processes):
 
 
 def test_no_timing_where_backends_differ(corpus, index, gpu, monkeypatch):
-    def miscount(self, corpus, batch, first, last, k, answers, workspace):
-        cpu.Backend.search(self, corpus, batch, first, last, k, answers, workspace)
-        answers.ties[first:last] += 1
+    def miscount(self, corpus, batch, queries, k, answers, workspace):
+        cpu.Backend.search(self, corpus, batch, queries, k, answers, workspace)
+        answers.ties[queries] += 1
 
     gpu.Backend.search = miscount
     forbid_timing(monkeypatch)
@@ -153,13 +153,10 @@ def test_no_timing_where_backends_differ(corpus, index, gpu, monkeypatch):
 def test_no_timing_where_the_reference_differs(corpus, index, no_gpu, monkeypatch):
     find = cpu.Backend.search
 
-    def lose_the_best(self, corpus, batch, first, last, k, answers, workspace):
-        find(self, corpus, batch, first, last, k, answers, workspace)
+    def lose_the_best(self, corpus, batch, queries, k, answers, workspace):
+        find(self, corpus, batch, queries, k, answers, workspace)
         if k > 1:
-            answers.rows[first:last, 0], answers.scores[first:last, 0] = (
-                answers.rows[first:last, 1],
-                answers.scores[first:last, 1],
-            )
+            answers.rows[queries, 0], answers.scores[queries, 0] = answers.rows[queries, 1], answers.scores[queries, 1]
 
     monkeypatch.setattr(cpu.Backend, "search", lose_the_best)
     forbid_timing(monkeypatch)

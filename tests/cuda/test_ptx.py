@@ -70,7 +70,7 @@ def launches(compiler, corpus, tmp_path_factory) -> dict:
             n = int(encoded.document_of_row.max()) + 1
             sides = representation.arrays(metric, encoded), representation.translate(metric, encoded)
             answers = Answers(*(np.zeros((n, 3), t) for t in (np.int64, np.float64, np.int64)), np.full(n, -np.inf))
-            load_kernel(metric, "cuda").search(*sides, 0, n, 3, answers, None)
+            load_kernel(metric, "cuda").search(*sides, range(n), 3, answers, None)
     return seen
 
 

@@ -80,7 +80,7 @@ def found_by(kernel, index, encoded, k: int, **options) -> Answers:
     backend = kernel.Backend(**options)
     metric = get_metric("rouge-l" if kernel in KERNELS["rouge-l"] else f"bleu-{options['order']}")
     corpus = index.arrays(metric, encoded)
-    backend.search(corpus, index.translate(metric, encoded), 0, n, k, found, backend.new_workspace(corpus))
+    backend.search(corpus, index.translate(metric, encoded), range(n), k, found, backend.new_workspace(corpus))
     return found
 
 

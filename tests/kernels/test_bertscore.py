@@ -340,8 +340,8 @@ def check_search(world: World, exact: list[np.ndarray], ks: tuple[int, ...]) -> 
                 m = min(k, len(index.row_id))
                 found = Answers(np.full((n, m), -7), np.full((n, m), np.nan), np.full((n, m), -7), np.full(n, -np.inf))
                 kernel, work = cpu.Backend(part), {}
-                kernel.search(corpus, batch_of(encoded), 0, n - 1, m, found, work)
-                kernel.search(corpus, batch_of(encoded), n - 1, n, m, found, work)
+                kernel.search(corpus, batch_of(encoded), range(n - 1), m, found, work)
+                kernel.search(corpus, batch_of(encoded), range(n - 1, n), m, found, work)
                 for q in range(n):
                     got = found.rows[q], found.scores[q], found.ties[q]
                     for one, two in zip(got, whole[q], strict=True):
@@ -452,7 +452,7 @@ def test_the_stages_drop_what_they_can():
     work: dict = {}
     found = Answers(np.full((1, 1), -7), np.zeros((1, 1)), np.zeros((1, 1), np.int64), np.full(1, -np.inf))
     corpus, batch = arrays_of(METRICS["bertscore"], index, queries)
-    cpu.Backend().search(corpus, batch, 0, 1, 1, found, work)
+    cpu.Backend().search(corpus, batch, range(1), 1, found, work)
     shares = cpu.stages([work, {}])
     closest = shares.pop("closest_call")
     assert list(shares) == [*cpu.STAGES, "scored"]
@@ -492,7 +492,7 @@ def searched(world: World, k: int, threads: int = 1) -> tuple[Answers, dict]:
     found = Answers(np.full((n, k), -7), np.full((n, k), np.nan), np.full((n, k), -7), np.full(n, -np.inf))
     work: dict = {}
     given = found._replace(threads=threads)
-    cpu.Backend().search(world.corpus, batch_of(world.queries), 0, n, k, given, work)
+    cpu.Backend().search(world.corpus, batch_of(world.queries), range(n), k, given, work)
     return found, work
 
 

@@ -148,7 +148,7 @@ def make_world(
 def found_by(kernel, world: World, k: int, part: int, work=None) -> Answers:
     n = world.n
     found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
-    kernel.Backend(part).search(world.corpus, batch_of(world.queries), 0, n, k, found, {} if work is None else work)
+    kernel.Backend(part).search(world.corpus, batch_of(world.queries), range(n), k, found, {} if work is None else work)
     return found
 
 
@@ -159,7 +159,7 @@ def found_by_threads(world: World, k: int, backend=None) -> Answers:
     threads = [
         threading.Thread(
             target=(backend or cuda.Backend()).search,
-            args=(world.corpus, batch_of(world.queries), q, q + 1, k, found, {}),
+            args=(world.corpus, batch_of(world.queries), range(q, q + 1), k, found, {}),
         )
         for q in range(n)
     ]
@@ -561,7 +561,7 @@ def test_an_error_of_a_block_reaches_all_threads(monkeypatch):
 
     def search(q):
         try:
-            backend.search(world.corpus, batch_of(world.queries), q, q + 1, 1, found, {})
+            backend.search(world.corpus, batch_of(world.queries), range(q, q + 1), 1, found, {})
         except _device.DeviceError as error:
             raised.append(error)
 

@@ -70,8 +70,8 @@ def searched(kernel: Any, index: Any, encoded: Any, n: int, k: int, name: str) -
     metric = METRICS[name]
     (corpus, batch), backend = arrays_of(metric, index, encoded), kernel.Backend(**metric.options)
     work = backend.new_workspace(corpus)
-    for first, last in ((0, n // 2), (n // 2, n)):
-        backend.search(corpus, batch, first, last, k, found, work)
+    for queries in (range(n // 2), range(n // 2, n)):
+        backend.search(corpus, batch, queries, k, found, work)
     answers = []
     for q in range(n):
         m = int(np.count_nonzero(found.rows[q] >= 0))
@@ -688,7 +688,7 @@ def test_buckets_of_several_groups_hold_the_best_documents(metric, has_bits):
             work.bitmaps.row[:] = -(2**62)  # as if all had been read very often
             if not has_bits:
                 work = work._replace(bitmaps=work.bitmaps._replace(bits=work.bitmaps.bits[:0]))
-            backend.search(corpus, batch, 0, 1, k, found, work)
+            backend.search(corpus, batch, range(1), k, found, work)
             n_rows += int(work.bitmaps.n[0])
             rows = np.argsort(-scores[index.document_of_row], kind="stable")[:k]
             expected = scores[index.document_of_row[rows]]
@@ -714,10 +714,10 @@ def test_a_search_with_a_broken_bound_raises(metric):
     (corpus, batch), backend = arrays_of(record, index, encoded), load_kernel(record, "cpu")
     work = backend.new_workspace(corpus)
     found = Answers(np.empty((1, 1), np.int64), np.empty((1, 1)), np.empty((1, 1), np.int64), np.full(1, -np.inf))
-    backend.search(corpus, batch, 0, 1, 1, found, work)
+    backend.search(corpus, batch, range(1), 1, found, work)
     work.closest[driver.FILTER] = 0.875
     with pytest.raises(ExactnessError, match=r"got 0\.875 times its score \(filter\)"):
-        backend.search(corpus, batch, 0, 1, 1, found, work)
+        backend.search(corpus, batch, range(1), 1, found, work)
 
 
 @examples(200)

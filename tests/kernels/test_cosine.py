@@ -65,7 +65,7 @@ def searched(corpus, batch, k, blocks=4):
     backend = cpu.Backend()
     workspace = backend.new_workspace(corpus)
     for first in range(0, n, blocks):
-        backend.search(corpus, batch, first, min(first + blocks, n), k, answers, workspace)
+        backend.search(corpus, batch, range(n)[first : first + blocks], k, answers, workspace)
     return answers, backend.stages([workspace])
 
 
@@ -357,7 +357,7 @@ def test_broken_products_of_a_gpu(planted, monkeypatch, part):
     answers = Answers(np.full((n, 1), -7), np.full((n, 1), np.nan), np.full((n, 1), -7), np.full(n, -np.inf))
     rule = broken("float32") if part == "product" else r"^no dropped candidate must score among the best; got"
     with pytest.raises(ExactnessError, match=rule):
-        cuda.Backend().search(corpus, batch, 0, n, 1, answers, None)
+        cuda.Backend().search(corpus, batch, range(n), 1, answers, None)
 
 
 # ---- labels ----------------------------------------------------------------------------------------------------------
@@ -392,7 +392,7 @@ def test_equal_cosines_of_labels_are_equal_numbers():
     backend = labels_cpu.Backend()
     given, batch = arrays_of(METRICS["chexbert:labels"], index, encoded)
     answers = Answers(np.full((2, 4), -7), np.full((2, 4), np.nan), np.full((2, 4), -7), np.full(2, -np.inf))
-    backend.search(given, batch, 0, 2, 4, answers, backend.new_workspace(given))
+    backend.search(given, batch, range(2), 4, answers, backend.new_workspace(given))
     root = np.sqrt(1 / 3)
     assert answers.rows[0].tolist() == [0, 1, 2, 3]
     assert answers.scores[0].tolist() == [root, root, -root, -root]

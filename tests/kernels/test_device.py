@@ -141,7 +141,7 @@ def unit_vectors(rng, n, kind):
 def answers(search, index, vectors, k) -> Answers:
     n = len(vectors)
     found = Answers(np.full((n, k), -1, np.int64), np.zeros((n, k)), np.zeros((n, k), np.int64), np.full(n, -np.inf))
-    search(index, SimpleNamespace(vectors=vectors), 0, n, k, found, None)
+    search(index, SimpleNamespace(vectors=vectors), range(n), k, found, None)
     return found
 
 
@@ -175,10 +175,10 @@ def test_chexbert(embeddings, cuda_lane, monkeypatch):
         assert_same(answers(cosine_cuda.Backend().search, index, queries, k), expected)
 
 
-def by_brute_force(index, encoded, first, last, k, found, work):
+def by_brute_force(index, encoded, queries, k, found, work):
     """Leave nothing to a bound."""
     units, scores = np.arange(len(index.vectors)), np.empty(len(index.vectors))
-    for q in range(first, last):
+    for q in queries:
         cosine_cpu.score_documents(units, encoded.vectors[q], index.vectors, scores)
         found.rows[q], found.scores[q], found.ties[q] = select(units, scores, index.row_ptr, index.row_id, k)
 

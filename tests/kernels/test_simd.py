@@ -500,7 +500,7 @@ queries = StateDocuments(
 found = Found(np.zeros((3, 4), np.int64), np.zeros((3, 4)), np.zeros((3, 4), np.int64), np.full(3, -np.inf))
 work = {}
 corpus, batch = arrays_of(None, index, queries)
-cpu.Backend().search(corpus, batch, 0, 3, 4, found, work)
+cpu.Backend().search(corpus, batch, range(3), 4, found, work)
 print(_target.path().name, cpu.stages([work])["scored"] < 0.5, end=" ")
 print(b"".join(x.tobytes() for x in found[:4]).hex())
 print(*np.concatenate([x[:20] for x in cpu.Backend().score_all(corpus, batch, range(3))]).tolist())

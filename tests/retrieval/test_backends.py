@@ -40,9 +40,9 @@ def abacus(monkeypatch):
         seen: list[int] = []  # noqa: RUF012
         broken = ""
 
-        def search(self, corpus, batch, first, last, k, answers, workspace):
-            self.seen.append(last - first)
-            super().search(corpus, batch, first, last, k, answers, workspace)
+        def search(self, corpus, batch, queries, k, answers, workspace):
+            self.seen.append(len(queries))
+            super().search(corpus, batch, queries, k, answers, workspace)
 
         def lacking(self):
             return self.broken

@@ -116,7 +116,7 @@ def test_the_sample_is_scored_while_the_search_goes_on(index, queries, monkeypat
         return plain(self, q, unit)
 
     def search_and_note(self, *args):
-        events.append(args[2])  # first query of a block
+        events.append(args[2].start)  # first query of a block
         search(self, *args)
 
     monkeypatch.setattr(Pairs, "plain", note)
@@ -136,9 +136,9 @@ def test_one_wrong_score_among_fifty_answers_is_found(index, queries, monkeypatc
     cpu = import_module("metric_oracle.kernels.bleu.cpu")
     real = cpu.Backend.search
 
-    def search_wrongly(self, corpus, batch, first, last, k, answers, workspace):
-        real(self, corpus, batch, first, last, k, answers, workspace)
-        if first <= wrong < last:
+    def search_wrongly(self, corpus, batch, queries, k, answers, workspace):
+        real(self, corpus, batch, queries, k, answers, workspace)
+        if wrong in queries:
             answers.scores[wrong] = np.nextafter(answers.scores[wrong], 0)
 
     monkeypatch.setattr(cpu.Backend, "search", search_wrongly)

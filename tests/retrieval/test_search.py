@@ -103,9 +103,9 @@ def test_the_last_blocks_of_queries_are_the_smallest(index, monkeypatch):
     kernel = import_module("metric_oracle.kernels.bleu.cpu")
     find, blocks = kernel.Backend.search, []
 
-    def noting(self, corpus, batch, first, last, *others):
-        blocks.append((first, last))
-        find(self, corpus, batch, first, last, *others)
+    def noting(self, corpus, batch, queries, *others):
+        blocks.append((queries.start, queries.stop))
+        find(self, corpus, batch, queries, *others)
 
     monkeypatch.setattr(kernel.Backend, "search", noting)
     retrieve(index, [f"effusion {i}" for i in range(2000)], "bleu", options=SearchOptions(threads=2))
@@ -491,9 +491,9 @@ def test_a_wrong_score_is_an_error(index, queries, monkeypatch):
 
     real = cpu.Backend.search
 
-    def wrong(self, corpus, batch, first, last, k, answers, workspace):
-        real(self, corpus, batch, first, last, k, answers, workspace)
-        answers.scores[first:last] += 2**-50
+    def wrong(self, corpus, batch, queries, k, answers, workspace):
+        real(self, corpus, batch, queries, k, answers, workspace)
+        answers.scores[queries] += 2**-50
 
     monkeypatch.setattr(cpu.Backend, "search", wrong)
     match = (

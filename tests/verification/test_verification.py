@@ -536,9 +536,9 @@ def test_errors_of_the_self_check_name_query_and_row_and_no_text(index, queries,
     cpu = import_module("metric_oracle.kernels.bleu.cpu")
     search = cpu.Backend.search
 
-    def wrong(self, corpus, batch, first, last, k, answers, workspace):
-        search(self, corpus, batch, first, last, k, answers, workspace)
-        answers.scores[first:last] += 0.25
+    def wrong(self, corpus, batch, queries, k, answers, workspace):
+        search(self, corpus, batch, queries, k, answers, workspace)
+        answers.scores[queries] += 0.25
 
     monkeypatch.setattr(cpu.Backend, "search", wrong)
     match = (

@@ -492,13 +492,12 @@ class Backend(Kernel):
     scored: dict[tuple[int, int], Any] = field(default_factory=dict, compare=False, repr=False)
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True, splits=True, queries_at_once=all_pairs.QUERIES)
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
+    def search(self, corpus, batch, queries, k, answers, workspace):
+        """Write the k best rows of the corpus for the distinct queries numbered in `queries` into `answers`."""
         items = every_document(corpus.row_ptr)
-        places = range(first, last)
-        every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
+        every = items_of(items, queries, least_of(answers.limit[queries], batch.baseline, self.part), answers)
         with sharing_threads(answers) as executor:
-            for q, of_query in zip(places, every, strict=True):
+            for q, of_query in zip(queries, every, strict=True):
                 item, precision, recall = find(
                     corpus, batch, q, k, of_query, workspace, self.part, self.scored, answers.threads, executor
                 )

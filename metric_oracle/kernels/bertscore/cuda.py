@@ -473,25 +473,23 @@ class Backend(_device.ByLibrary, cpu.Backend):
     library: ClassVar[str] = LIBRARY
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True)
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
+    def search(self, corpus, batch, queries, k, answers, workspace):
+        """Write the k best rows of the corpus for the distinct queries numbered in `queries` into `answers`.
 
         Raise DeviceError if the device fails, or has no room for one query.
         """
         n = len(corpus.row_ptr) - 1
         items = every_document(corpus.row_ptr)
-        places = range(first, last)
-        every = items_of(items, places, least_of(answers.limit[places], batch.baseline, self.part), answers)
-
+        every = items_of(items, queries, least_of(answers.limit[queries], batch.baseline, self.part), answers)
         listed = min(n_listed(k), n)
 
         def make(block):
             """Return the lists of a block of queries, computed on a GPU."""
             return _listed(corpus, batch, [(q, items) for q in block], listed, self.part)
 
-        lists = [self.lists.take(q, len(batch.ptr) - 1, listed, make) for q in places]
-        results = find(corpus, batch, places, k, every, workspace, self.part, self.scored, lists)
-        for q, (item, precision, recall) in zip(places, results, strict=True):
+        lists = [self.lists.take(q, len(batch.ptr) - 1, listed, make) for q in queries]
+        results = find(corpus, batch, queries, k, every, workspace, self.part, self.scored, lists)
+        for q, (item, precision, recall) in zip(queries, results, strict=True):
             scores = final_scores(precision, recall, batch.baseline)[self.part]
             answers.put(q, item, scores, corpus, k)
 

@@ -84,9 +84,9 @@ class Backend(Kernel):
     measure: str = "cosine"  # or "agreement", of the vectors of `AgreementDocuments`
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
-        search_labels(corpus, batch.vectors, first, last, k, workspace, answers)
+    def search(self, corpus, batch, queries, k, answers, workspace):
+        """Write the k best rows of the corpus for the distinct queries numbered in `queries` into `answers`."""
+        search_labels(corpus, batch.vectors, queries.start, queries.stop, k, workspace, answers)
 
     def new_workspace(self, corpus):
         """Allocate the scratch arrays of one thread."""

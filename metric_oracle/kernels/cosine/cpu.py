@@ -379,14 +379,14 @@ class Backend(Kernel):
 
     capabilities: ClassVar[Capabilities] = Capabilities(signed=True, queries_at_once=MOST_AT_ONCE)
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
+    def search(self, corpus, batch, queries, k, answers, workspace):
+        """Write the k best rows of the corpus for the distinct queries numbered in `queries` into `answers`.
 
         Raise ExactnessError if a bound is below an exact score, or a document that was dropped belongs in a list.
         """
         error, n_sampled = screen_errors(corpus, batch), sample_size(len(batch.vectors))
-        for q in range(first, last, QUERIES):
-            block = slice(q, min(q + QUERIES, last))
+        for q in queries[::QUERIES]:
+            block = slice(q, min(q + QUERIES, queries.stop))
             search_cosine(
                 corpus,
                 batch.vectors[block],

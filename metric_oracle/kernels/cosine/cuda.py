@@ -118,8 +118,8 @@ class Backend(cpu.Backend):
 
     capabilities: ClassVar[Capabilities] = Capabilities(batched=True, signed=True)
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`.
+    def search(self, corpus, batch, queries, k, answers, workspace):
+        """Write the k best rows of the corpus for the distinct queries numbered in `queries` into `answers`.
 
         The float32 product of a document that `nearest` does not return is at most the last one returned. If that plus
         the error bound reaches the k-th exact score, more documents are requested. Raise DeviceError if a device has no
@@ -128,8 +128,8 @@ class Backend(cpu.Backend):
         """
         n_documents = len(corpus.vectors)
         error = cpu.screen_error(corpus.vectors.shape[1])
-        pending = np.arange(first, last)
-        n_best = {q: answers.exclusion.n_documents(q, k) for q in range(first, last)}
+        pending = np.arange(queries.start, queries.stop)
+        n_best = {q: answers.exclusion.n_documents(q, k) for q in queries}
         n = min(max(FIRST_CANDIDATES, 2 * k), n_documents)
         while len(pending):
             screened, candidates = nearest(corpus, batch.vectors[pending], n)

@@ -19,16 +19,15 @@ class Backend(bertscore.Backend):
 
     part: int = MEAN
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k rows with the least distance for the distinct queries first .. last - 1 into `answers`."""
+    def search(self, corpus, batch, queries, k, answers, workspace):
+        """Write the k rows with the least distance for the distinct queries numbered in `queries` into `answers`."""
         n = len(corpus.row_ptr) - 1
         if not n:
             return
         items = bertscore.every_document(corpus.row_ptr, ROUNDING)
-        places = range(first, last)
-        every = bertscore.items_of(items, places, (1.0 - answers.limit[places] - ROUNDING).tolist(), answers)
+        every = bertscore.items_of(items, queries, (1.0 - answers.limit[queries] - ROUNDING).tolist(), answers)
         with bertscore.sharing_threads(answers) as executor:
-            for q, of_query in zip(places, every, strict=True):
+            for q, of_query in zip(queries, every, strict=True):
                 item, precision, recall = bertscore.find(
                     corpus, batch, q, k, of_query, workspace, MEAN, self.scored, answers.threads, executor
                 )

@@ -19,18 +19,11 @@ class Backend(Terms):
     stages_of_bertscore: ClassVar[Any] = staticmethod(bertscore.stages)
 
     def search(
-        self,
-        corpus: Combined,
-        batch: Combined,
-        first: int,
-        last: int,
-        k: int,
-        answers: Answers,
-        workspace: dict[str, Any],
+        self, corpus: Combined, batch: Combined, queries: range, k: int, answers: Answers, workspace: dict[str, Any]
     ) -> None:
-        """Write the k best rows that fulfil all conditions for the distinct queries first .. last - 1 to `answers`."""
+        """Write the k best rows that fulfil all conditions for the distinct queries numbered in `queries`."""
         kind_of_search = WeightedSearch if self.metric.is_weighted else ConditionalSearch
-        kind_of_search(self, corpus, batch, k, answers, workspace).search(first, last)
+        kind_of_search(self, corpus, batch, k, answers, workspace).search(queries)
 
     def new_workspace(self, corpus: Combined) -> dict[str, Any]:
         """Return an empty dict for the scratch arrays of one thread, which the first query adds."""

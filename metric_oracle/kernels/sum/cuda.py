@@ -19,16 +19,15 @@ class Backend(_device.ByLibrary, cpu.Backend):
     library: ClassVar[str] = LIBRARY
     stages_of_bertscore: ClassVar[Any] = staticmethod(bertscore.stages)
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k rows with the least sum for the distinct queries first .. last - 1 to `answers`.
+    def search(self, corpus, batch, queries, k, answers, workspace):
+        """Write the k rows with the least sum for the distinct queries numbered in `queries` into `answers`.
 
         Raise DeviceError if BERTScore is no term of weight below 0, the device fails, or it has no room for one query.
         """
-        queries = range(first, last)
         one = WeightedSearch(self, corpus, batch, k, answers, workspace)
         similar = [None] * len(queries)
         if one.cosine is not None:
-            similar = cosine_kernel.products(corpus.parts[one.cosine], one.vectors(first, last))
+            similar = cosine_kernel.products(corpus.parts[one.cosine], one.vectors(queries))
         values = [one.known_values(q, of_query) for q, of_query in zip(queries, similar, strict=True)]
         added = [one.bonuses(q, known) for q, known in zip(queries, values, strict=True)]
         if None in added:
@@ -44,4 +43,4 @@ class Backend(_device.ByLibrary, cpu.Backend):
         for q, (item, precision, recall), known, of_query in zip(queries, found, values, added, strict=True):
             f1 = final_scores(precision, recall, part.baseline)[F1]
             worst = one.rank(q, item, known, of_query, f1)
-            one.check_dropped(q, q == first, worst, item, known, of_query)
+            one.check_dropped(q, q == queries.start, worst, item, known, of_query)

@@ -55,14 +55,14 @@ class ConditionalSearch:
         self.few = [name for name in self.metrics if self._is_of_few(name)]  # metrics of few documents
         self.conditions = sorted(sums.metric.conditions, key=lambda one: one.metric.name not in self.few)
 
-    def search(self, first: int, last: int) -> None:
-        """Write the k best rows of the distinct queries first .. last - 1 into `self.answers`."""
-        left = queries = np.arange(first, last)
+    def search(self, queries: range) -> None:
+        """Write the k best rows of the distinct queries numbered in `queries` into `self.answers`."""
+        left = np.arange(queries.start, queries.stop)
         for way in (self._of_few, self._of_condition, self._of_order, self._of_all):
             if len(left):
                 left = way(left)
         if self.sign < 0:
-            for q in queries.tolist():
+            for q in queries:
                 for place in self.answers.exclusion.lists(q):
                     self.answers.scores[place] *= -1.0
 
@@ -289,8 +289,8 @@ class ConditionalSearch:
             self.workspace[name] = kernel.new_workspace(corpus)
         edges = np.flatnonzero(np.diff(places, prepend=-2, append=n + 1) != 1)
         for begin, end in pairwise(edges.tolist()):
-            a, b = int(places[begin]), int(places[end - 1]) + 1
-            kernel.search(corpus, self.batch.parts[name], a, b, depth, answers, self.workspace[name])
+            run = range(int(places[begin]), int(places[end - 1]) + 1)
+            kernel.search(corpus, self.batch.parts[name], run, depth, answers, self.workspace[name])
         # A kernel without negative scores leaves out those of 0.
         is_full = rows[:, -1] >= 0
         has_zeros = ~is_full & (least <= 0.0) & (not kernel.capabilities.signed)

@@ -45,10 +45,10 @@ class WeightedSearch:
             for kernel in (COSINE, BERTSCORE)
         )
 
-    def search(self, first, last):
-        """Write the k rows with the least sum for the distinct queries first .. last - 1."""
+    def search(self, queries):
+        """Write the k rows with the least sum for the distinct queries numbered in `queries`."""
         with bertscore.sharing_threads(self.answers) as executor:
-            for q, similar in zip(range(first, last), self._similarities(first, last, executor), strict=True):
+            for q, similar in zip(queries, self._similarities(queries, executor), strict=True):
                 values = self.known_values(q, similar)
                 added = self.bonuses(q, values)
                 if added is None:
@@ -63,7 +63,7 @@ class WeightedSearch:
                     )
                     f1 = bertscore.final_scores(precision, recall, batch.baseline)[F1]
                 worst = self.rank(q, item, values, added, f1)
-                self.check_dropped(q, q == first, worst, item, values, added)
+                self.check_dropped(q, q == queries.start, worst, item, values, added)
 
     def known_values(self, q, similar):
         """Return, by name, the values of the cheap terms and of the cosine term for query q and all their documents.
@@ -206,16 +206,16 @@ class WeightedSearch:
                 size += np.abs(of_document).max()
         return total, size
 
-    def _similarities(self, first, last, executor):
+    def _similarities(self, queries, executor):
         """Yield the cosines of each query with all distinct embeddings, float32[...]; None without such a term."""
         if self.cosine is None:
-            yield from [None] * (last - first)
+            yield from [None] * len(queries)
             return
         vectors = self.corpus.parts[self.cosine].vectors
         at_once = max(1, SIMILARITIES // len(vectors))
-        for begin in range(first, last, at_once):
-            queries = self.vectors(begin, min(begin + at_once, last))
-            yield from self._of_one(queries[0], executor)[None] if len(queries) == 1 else queries @ vectors.T
+        for begin in range(0, len(queries), at_once):
+            some = self.vectors(queries[begin : begin + at_once])
+            yield from self._of_one(some[0], executor)[None] if len(some) == 1 else some @ vectors.T
 
     def _of_one(self, query, executor):
         """Return the cosines of one query, float32[width], with all distinct embeddings, computed by `executor`."""
@@ -225,9 +225,9 @@ class WeightedSearch:
         parts = np.array_split(vectors, self.answers.threads)
         return np.concatenate(list(executor.map(lambda some: some @ query, parts)))
 
-    def vectors(self, first, last):
-        """Return the embeddings of the distinct queries first .. last - 1: float32[n, width]."""
-        return self.batch.parts[self.cosine].vectors[self.batch.of(self.cosine, np.arange(first, last))]
+    def vectors(self, queries):
+        """Return the embeddings of the distinct queries numbered in `queries`: float32[n, width]."""
+        return self.batch.parts[self.cosine].vectors[self.batch.of(self.cosine, queries)]
 
     def _exact(self, q, item, values, f1):
         """Return, by name, the exact values of the terms for query q and the candidates `item`: float64[n] each.

@@ -45,9 +45,9 @@ class Backend(Kernel):
 
     capabilities: ClassVar[Capabilities] = Capabilities(bound=False, signed=True)
 
-    def search(self, corpus, batch, first, last, k, answers, workspace):
-        """Write the k best rows of the corpus for the distinct queries first .. last - 1 into `answers`."""
-        search_masks(corpus, batch.masks, first, last, k, workspace, answers)
+    def search(self, corpus, batch, queries, k, answers, workspace):
+        """Write the k best rows of the corpus for the distinct queries numbered in `queries` into `answers`."""
+        search_masks(corpus, batch.masks, queries.start, queries.stop, k, workspace, answers)
 
     def counts(self, corpus, batch, query, document, known=None):
         """Return, for pairs, how many keywords are shared, in the candidate and in the reference: int64[3, n]."""
