@@ -249,19 +249,7 @@ class StateDocuments(TokenDocuments):
         Raise InputError for another `idf`, for `rescale` without a baseline, or if all words of a query weigh 0, and
         BackendError for another encoder than the corpus's.
         """
-        prepared = reports.attached.get("bertscore")
-        made_by: dict[str, Any] = {}
-        make: Callable[[Tokens], np.ndarray]
-        if prepared is not None and prepared.values.serves(self.description["encoder"], self.states.dtype):
-            stored: StateDocuments = prepared.values
-            tokens, _ = stored.tokens_of(prepared)
-            make = partial(stored.states_of, storage=self.states.dtype)
-        else:
-            encoder = self.open_encoder(reports)
-            tokens, made_by = encoder.tokenize(reports.texts), {"environment": encoder.environment}
-            make = partial(encode, encoder, storage=self.states.dtype)
-            if reports.kept is not None:
-                make = partial(encode_once, encoder, storage=self.states.dtype, known_states=reports.kept)
+        tokens, make, made_by = self._tokenized(reports)
         baseline = self.description["baseline"]
         if baseline is None:
             step = "Leave it out, or build the index with `mo.reports(..., rescale_table=FILE)`."
@@ -277,10 +265,7 @@ class StateDocuments(TokenDocuments):
                 "Remove these reports from the test file: every candidate would score the same.",
             )
         distinct, which = _distinct_tokens(tokens)
-        if isinstance(idf, str) and idf == "off":
-            weight = self.weights_off(max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1))
-        else:
-            weight = self._idf(idf, tokens, distinct)
+        weight = self._idf(idf, tokens, distinct)
         weights = weight[distinct.ids]
         totals = np.add.reduceat(weights, distinct.ptr[:-1])[which]
         if not totals[words > 0].all():
@@ -318,8 +303,24 @@ class StateDocuments(TokenDocuments):
         assert isinstance(queries, StateDocuments)
         return TokenBatch(queries.states, queries.ptr, queries.weights, queries.baseline)
 
+    def _tokenized(self, reports: Reports) -> tuple[Tokens, Callable[[Tokens], np.ndarray], dict[str, Any]]:
+        """Return the tokens of queries, a function that makes states of tokens, and what settings say of the encoder.
+
+        They come from a prepared set if it serves, else from the encoder; states that `reports` keep are made once.
+        """
+        storage, prepared = self.states.dtype, reports.attached.get("bertscore")
+        if prepared is not None and prepared.values.serves(self.description["encoder"], storage):
+            stored: StateDocuments = prepared.values
+            tokens, _ = stored.tokens_of(prepared)
+            return tokens, partial(stored.states_of, storage=storage), {}
+        encoder = self.open_encoder(reports)
+        make = partial(encode, encoder, storage=storage)
+        if reports.kept is not None:
+            make = partial(encode_once, encoder, storage=storage, known_states=reports.kept)
+        return encoder.tokenize(reports.texts), make, {"environment": encoder.environment}
+
     def _idf(self, idf: str | Path | np.ndarray, tokens: Tokens, distinct: Tokens) -> np.ndarray:
-        """Return the weight of each token id, float64[ids], for an `idf` of `encode` other than "off".
+        """Return the weight of each token id, float64[ids], for an `idf` of `encode`.
 
         `tokens` are those of all queries, `distinct` those of the distinct ones. Raise InputError if it is neither a
         name nor a file, or its weights are not valid.
@@ -327,6 +328,8 @@ class StateDocuments(TokenDocuments):
         n_ids = max(len(self.frequency), int(distinct.ids.max(initial=0)) + 1)
         if isinstance(idf, np.ndarray):
             return idf_weights.checked(idf, n_ids)
+        if idf == "off":
+            return self.weights_off(n_ids)
         if str(idf) in ("tests", "corpus"):
             if str(idf) == "corpus":
                 n, frequency = self.n_counted or len(self.row_id), np.zeros(n_ids, np.int64)
