@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 from annotated_doc import Doc
@@ -26,7 +26,7 @@ from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.shard_build import Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import get_metric, names_of
-from metric_oracle.reading import Given, attached
+from metric_oracle.reading import AttachedReports, Given, attached
 from metric_oracle.retrieval.corpus_index import STATES, described, states_of, with_sources
 from metric_oracle.retrieval.plan import open_runner
 from metric_oracle.sources.attaching import attach_sources, is_model, piece_of, read_sources
@@ -80,33 +80,41 @@ def _inputs_of(reports: Reports, is_first: bool, shared: SharedSources) -> Repor
     return shared.inputs(reports, is_first)
 
 
+def _shared_sources(
+    attached_reports: AttachedReports, max_memory: float | None, progress: Progress | None
+) -> SharedSources:
+    """Return the sources that were given with reports; `max_memory` limits what encoding for BERTScore may use."""
+    further, encoder = given_of({"progress": progress}), {}
+    if attached_reports.of_encoder:
+        of_models = given_of(attached_reports.models, ("device", "tell"))
+        encoder = {**attached_reports.of_encoder, **given_of({"max_memory": max_memory}), **further, **of_models}
+    return SharedSources(dict(attached_reports.sources), {**attached_reports.models, **further}, encoder)
+
+
 def build_streamed(
-    path: Path,
+    attached_reports: AttachedReports,
     out: str | Path,
     n: int,
-    read: Read,
     keep: Sequence[str],
-    files: dict[str, Any],
-    models: dict[str, Any],
-    encoder: dict[str, Any],
     metrics: Sequence[str] | None,
+    max_memory: float | None,
     progress: Progress | None,
-    runner: Any = None,
+    runner: Any,
 ) -> ShardSet:
-    """Build a shard set, with n reports to a shard, from a file that is read in pieces.
+    """Build a shard set, with n reports to a shard, from reports in a file that is read in pieces.
 
-    Files of sources are read once; each shard gets its part. `files`, `models` and `encoder` are those of
-    `SharedSources`; `runner` runs the work on the shards in other processes, None for this one. Words for missing
-    reports and marks within texts are told.
+    Files of sources are read once; each shard gets its part. `runner` runs the work on the shards in other processes,
+    None for this one. Words for missing reports and marks within texts are told.
     """
-    shared = SharedSources(files, models, encoder)
+    path, read, models = Path(attached_reports.data), attached_reports.options, attached_reports.models
+    shared = _shared_sources(attached_reports, max_memory, progress)
     opened_encoder = shared.opened_encoder()
     plan = {
         "reports": _identity_of(path),
         "rows": n,
         "reading": {**read.given, **({"keep": list(keep)} if keep else {})},
-        "files": {name: _identity_of(value) for name, value in files.items()},
-        "models": {name: str(value) for name, value in models.items() if name not in ("tell", "progress", "device")},
+        "files": {name: _identity_of(value) for name, value in attached_reports.sources.items()},
+        "models": {name: str(value) for name, value in models.items() if name not in ("tell", "device")},
         "encoding": None if opened_encoder is None else _settings(opened_encoder),
         "metrics": metrics,
     }
@@ -190,6 +198,21 @@ def _settings(opened_encoder: OpenedEncoder) -> list[Any]:
     """Return what tells an encoder from another: its signature without its name, type of its states, and baseline."""
     signature = {name: value for name, value in opened_encoder.encoder.signature.items() if name != "model"}
     return [signature, opened_encoder.storage.name, opened_encoder.baseline]
+
+
+def _refuse_runner(attached_reports: AttachedReports, shard_rows: int | None) -> NoReturn:
+    """Raise InputError for a runner with reports that cannot be read in pieces, or without `shard_rows`."""
+    step = "Write the wanted reports to a CSV file."
+    check_left_out(
+        attached_reports.options.given, "with a runner, which reads a file in pieces", step, allowed=STREAMED
+    )
+    raise InputError(
+        "reports",
+        "must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "
+        "`shard_rows`, for a runner",
+        f"{attached_reports.described} {'without it' if shard_rows is None else 'with it'}",
+        "Add `shard_rows=N`." if shard_rows is None else step,
+    )
 
 
 @public
@@ -299,37 +322,9 @@ def build_index(
     elif out is not None:
         check_new_folder("out", Path(out))
     if shard_rows is not None and out is not None and may_stream(attached_reports.data, attached_reports.options):
-        of_encoder = {**attached_reports.of_encoder, **given_of({"max_memory": max_memory, "progress": progress})}
-        opening = (
-            {**of_encoder, **given_of(attached_reports.models, ("device", "tell"))}
-            if attached_reports.of_encoder
-            else {}
-        )
-        return build_streamed(
-            Path(attached_reports.data),
-            out,
-            shard_rows,
-            attached_reports.options,
-            columns,
-            dict(attached_reports.sources),
-            dict(attached_reports.models) | given_of({"progress": progress}),
-            opening,
-            names,
-            progress,
-            where,
-        )
+        return build_streamed(attached_reports, out, shard_rows, columns, names, max_memory, progress, where)
     if where is not None:
-        step = "Write the wanted reports to a CSV file."
-        check_left_out(
-            attached_reports.options.given, "with a runner, which reads a file in pieces", step, allowed=STREAMED
-        )
-        raise InputError(
-            "reports",
-            "must be a file of Parquet, CSV, TSV or JSON Lines that can be read in pieces, and given with "
-            "`shard_rows`, for a runner",
-            f"{attached_reports.described} {'without it' if shard_rows is None else 'with it'}",
-            "Add `shard_rows=N`." if shard_rows is None else step,
-        )
+        _refuse_runner(attached_reports, shard_rows)
     corpus = attached_reports.read(keep=columns)
     listener = attached_reports.models.get("tell")
     if listener is not None or corpus.words or corpus.marks or corpus.chosen:  # what is left out stands in the index
