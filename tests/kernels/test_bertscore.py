@@ -267,6 +267,7 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
     tables = bounds.angle_tables(margins)
     bounds.fill_tables(corpus.centers @ unit.T, 0, margins.rise, work, tables)
     bounds.bound_precisions(units, corpus, work, margins)
+    ranking = bounds.Ranking(F1, corpus, query, margins)
     for u in range(n_units):
         if sizes[u] == 2 or len(unit) == 2:  # 0 by definition: no bound is asked
             continue
@@ -275,15 +276,15 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
         # Cells, and means.
         assert precision <= work.upper[u]
         assert not has_weight or work.lower[u] <= precision
-        assert recall <= _bound_recall(u, corpus, query.coded, work, margins)
-        assert bounds.bound_means(u, corpus, query.coded, margins.means) <= recall
+        assert recall <= _bound_recall(u, ranking, work)
+        assert bounds.bound_means(u, ranking) <= recall
         # Codes.
-        args = u, work.upper[u], corpus, query.coded, work, margins
+        args = u, work.upper[u], ranking, work
         high_precision, high_recall, *_ = _bound_by_codes(*args, True)
         *_, mixed_precision, mixed_recall = _bound_by_codes(*args, False)
         assert precision <= mixed_precision
         assert recall <= mixed_recall
-        low_precision, low_recall = _bound_codes_below(u, corpus, query.coded, work, margins)
+        low_precision, low_recall = _bound_codes_below(u, ranking, work)
         assert low_precision <= precision <= high_precision or not has_weight
         assert low_recall <= recall <= high_recall
         # Products.
@@ -297,19 +298,19 @@ def check_stages(world: World, q: int, exact: np.ndarray) -> None:
 
 
 @numba.njit
-def _bound_recall(u, corpus, coded, work, margins):
-    return bounds.bound_recall(u, corpus, coded, work, margins)
+def _bound_recall(u, ranking, work):
+    return bounds.bound_recall(u, ranking, work)
 
 
 @numba.njit
-def _bound_by_codes(u, precision, corpus, coded, work, margins, is_whole):
+def _bound_by_codes(u, precision, ranking, work, is_whole):
     known = bounds.Known(np.float64(precision), np.inf, 0.0, -np.inf, is_whole)
-    return bounds.bound_by_codes(F1, u, known, corpus, coded, work, margins)
+    return bounds.bound_by_codes(u, known, ranking, work)
 
 
 @numba.njit
-def _bound_codes_below(u, corpus, coded, work, margins):
-    return bounds.bound_codes_below(u, corpus, coded, work, margins)
+def _bound_codes_below(u, ranking, work):
+    return bounds.bound_codes_below(u, ranking, work)
 
 
 @numba.njit
@@ -602,8 +603,8 @@ def test_a_dropped_report_that_belongs_among_the_best_is_counted():
     margins = bounds.margins_of(WIDTH, corpus.norm_error)
     query, _ = cpu.pack(corpus, batch_of(world.queries), 0)
     sample = np.r_[dropped[:5], scored[:2]].astype(np.int64)
-    given = corpus, query, margins
-    cpu._TileSearch(F1, 1, items, given, [scratch], answers, None).check(sample)
+    ranking = bounds.Ranking(F1, corpus, query, margins)
+    cpu._TileSearch(ranking, 1, items, [scratch], answers, None).check(sample)
     assert work["counts"][4] == 5
     rule = r"^no dropped candidate must score among the best; got 5 of a sample\. This is a defect"
     with pytest.raises(ExactnessError, match=rule):

@@ -15,7 +15,7 @@ from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._simd import LANES, prefetch
 from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, make_bounds, make_recall
 from metric_oracle.kernels.bertscore.exact import length_of, mean_of_maxima
-from metric_oracle.kernels.bertscore.query import lanes_of
+from metric_oracle.kernels.bertscore.query import Query, TokenCorpus, lanes_of
 from metric_oracle.kernels.bertscore.score import MEAN, PRECISION, RECALL, f1, mean
 
 STEPS = 255  # steps of an angle byte
@@ -68,6 +68,15 @@ def margins_of(width, norm_error):
         # Rounding the query's states to float32 moves a cosine by one step; weights are not rounded.
         product=norm_error + product_error(width, 1.0 + norm_error) * (1.0 + norm_error) + gamma(4) + exact,
     )
+
+
+class Ranking(NamedTuple):
+    """The ranking of the documents of a corpus for one query, by one of the scores."""
+
+    part: int  # the score that ranks: PRECISION, RECALL, F1 or MEAN
+    corpus: TokenCorpus
+    query: Query
+    margins: Margins
 
 
 class Tables(NamedTuple):
@@ -183,12 +192,12 @@ def bound_precisions(documents, corpus, work, margins):
 
 
 @inner
-def _mix_recall(u, begin, corpus, coded, work, margins):
+def _mix_recall(u, begin, ranking, work):
     """Bound the recall of document u from above, by the codes of its first `begin` tokens and the cells of the rest.
 
-    `work.column` holds the bounds by codes, for which `margins.code` must be added to the result. `coded` is the
-    query's `Coded`.
+    `work.column` holds the bounds by codes, for which the margin `code` must be added to the result.
     """
+    corpus, coded, margins = ranking.corpus, ranking.query.coded, ranking.margins
     first = corpus.ptr[u] + begin
     n_tokens = corpus.ptr[u + 1] - first
     cell, radius = corpus.cell.ctypes.data + 2 * first, corpus.radius.ctypes.data + first
@@ -204,32 +213,30 @@ def _mix_recall(u, begin, corpus, coded, work, margins):
 
 
 @inner
-def bound_recall(u, corpus, coded, work, margins):
-    """Return an upper bound on the recall of document u, from the cells of its tokens.
-
-    `coded` is the query's `Coded`.
-    """
+def bound_recall(u, ranking, work):
+    """Return an upper bound on the recall of document u, from the cells of its tokens."""
     work.column[:] = -1e30
-    return _mix_recall(u, 0, corpus, coded, work, margins)
+    return _mix_recall(u, 0, ranking, work)
 
 
 @inner
-def bound_means(u, corpus, coded, margin):
-    """Return a lower bound on the recall of document u from mean states, because a maximum is at least a mean.
-
-    `coded` is the query's `Coded`; `margin` is subtracted.
-    """
-    along = np.float64(coded.scalars[2]) * corpus.mean_along[u]
-    return along - np.float64(coded.scalars[3]) * corpus.mean_off[u] - margin
+def bound_means(u, ranking):
+    """Return a lower bound on the recall of document u from mean states, because a maximum is at least a mean."""
+    corpus, scalars = ranking.corpus, ranking.query.coded.scalars
+    along = np.float64(scalars[2]) * corpus.mean_along[u]
+    return along - np.float64(scalars[3]) * corpus.mean_off[u] - ranking.margins.means
 
 
 @inner
-def _run_codes(u, begin, n_tokens, corpus, coded, lanes, slack, work):
+def _run_codes(u, begin, n_tokens, from_above, ranking, work):
     """Write the maxima of the bounds by codes for `n_tokens` tokens of document u from `begin` on, both ways.
 
     Those of the document's tokens are written to `work.row`; those of the query's to `work.column`, which is reset
-    where `begin` is 0. `lanes` is `lanes` or `lanes_below` of the query's `Coded`, and `slack` that of `make_bounds`.
+    where `begin` is 0. They are upper bounds with `from_above`, else lower ones.
     """
+    corpus, coded = ranking.corpus, ranking.query.coded
+    lanes = coded.lanes if from_above else coded.lanes_below
+    slack = coded.scalars[1] if from_above else -coded.scalars[1]
     first = corpus.ptr[u] + begin
     n_steps = corpus.codes.shape[1] // 4
     codes = corpus.codes.ctypes.data + 4 * n_steps * first
@@ -291,15 +298,15 @@ class Known(NamedTuple):
 
 
 @inner
-def bound_by_codes(part, u, known, corpus, coded, work, margins):
+def bound_by_codes(u, known, ranking, work):
     """Return upper bounds on precision and recall of document u by the codes of its tokens, read chunk after chunk.
 
     Tokens that are not yet read are bounded by their cells. If the bounds suffice after a chunk, other than the last,
     to drop the item, reading ends, and both bounds are minus infinity. The third and fourth result are the least of
-    these mixed bounds on precision and on recall, infinity if there are none. `part` says which score the item is
-    dropped by (PRECISION, RECALL, F1 or MEAN). `known` is a `Known`, `coded` the query's `Coded`, `margins` a
-    `Margins`; `work` has scratch arrays.
+    these mixed bounds on precision and on recall, infinity if there are none. `known` is a `Known`; `work` has scratch
+    arrays.
     """
+    part, corpus, margins, coded = ranking.part, ranking.corpus, ranking.margins, ranking.query.coded
     n_tokens = length_of(u, corpus)
     weight = np.float64(corpus.document_weight[u])
     margin = margins.code + margins.token * n_tokens
@@ -309,7 +316,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins):
     begin = 0
     while begin < n_tokens:
         n_some = min(chunk, n_tokens - begin)
-        _run_codes(u, begin, n_some, corpus, coded, coded.lanes, coded.scalars[1], work)
+        _run_codes(u, begin, n_some, True, ranking, work)
         by_codes += work.row[0]
         if begin + n_some < n_tokens and weight > 0:
             _add_cells(u, begin, n_some, corpus, work)
@@ -320,7 +327,7 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins):
             if bound_of(part, precision, known.recall, known.offset) < known.threshold:
                 return -np.inf, -np.inf, mixed_precision, mixed_recall
             if part != PRECISION:
-                mixed = _mix_recall(u, begin + n_some, corpus, coded, work, margins) + margins.code
+                mixed = _mix_recall(u, begin + n_some, ranking, work) + margins.code
                 mixed_recall = min(mixed_recall, mixed)
                 if bound_of(part, precision, min(mixed, known.recall), known.offset) < known.threshold:
                     return -np.inf, -np.inf, mixed_precision, mixed_recall
@@ -330,16 +337,17 @@ def bound_by_codes(part, u, known, corpus, coded, work, margins):
 
 
 @inner
-def bound_codes_below(u, corpus, coded, work, margins):
+def bound_codes_below(u, ranking, work):
     """Return lower bounds on precision and recall of document u, from the codes of its tokens.
 
     The terms of the upper bound are subtracted instead of added. The loop adds |B'e| (see `codec.py`), which is small.
     It is subtracted twice afterwards: from each token for precision, and the greatest one for recall. Without any
     weight the bound on the precision is 2, as in `bound_precisions`.
     """
+    corpus, margins = ranking.corpus, ranking.margins
     first = corpus.ptr[u]
     n_tokens = length_of(u, corpus)
-    _run_codes(u, 0, n_tokens, corpus, coded, coded.lanes_below, -coded.scalars[1], work)
+    _run_codes(u, 0, n_tokens, False, ranking, work)
     weight = np.float64(corpus.document_weight[u])
     most = 0.0
     total = np.float64(work.row[0])
@@ -349,4 +357,4 @@ def bound_codes_below(u, corpus, coded, work, margins):
         total -= corpus.weights[first + t] * less
     less = margins.below * 1.001 + margins.code
     precision = total / weight - less - margins.token * n_tokens if weight > 0 else 2.0
-    return precision, mean_of_maxima(coded.weights, work.column) - most - less
+    return precision, mean_of_maxima(ranking.query.weights, work.column) - most - less

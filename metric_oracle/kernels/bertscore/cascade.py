@@ -7,8 +7,7 @@ Dropping is safe: an item is dropped only if a bound on its score, proven in the
 threshold is the score of the k-th best row among those scored so far, so it never exceeds the final one. Ties stay,
 because a bound that equals the threshold drops nothing.
 
-In parameters, `part` says which score is searched for (PRECISION, RECALL, F1 or MEAN), `margins` are the `Margins`,
-`query` is a `Query`, `work` a `Work`, and `scores` an `ItemScores`.
+In parameters, `ranking` is a `Ranking`, `work` a `Work`, and `scores` an `ItemScores`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -131,23 +130,23 @@ def _sift(best, rows, n, score, count):
 
 
 @inner
-def score_item(i, part, k, items, corpus, query, work, scores):
+def score_item(i, ranking, k, items, work, scores):
     """Score item i exactly, unless it was scored before, and raise the threshold to the score of the k-th best row.
 
-    The result is added to `scores`, an `ItemScores`. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN.
+    The result is added to `scores`.
     """
     if scores.is_scored[i]:
         return
     scores.is_scored[i] = True
     u = np.int64(items.document[i])
-    widen(u, corpus, work)
-    precision, recall = exact(u, corpus, query, work)
+    widen(u, ranking.corpus, work)
+    precision, recall = exact(u, ranking.corpus, ranking.query, work)
     n = scores.state[0]
     scores.item[n] = i
     scores.precision[n] = precision
     scores.recall[n] = recall
     scores.state[0] = n + 1
-    score = part_of(part, precision, recall) + items.offset[i] - items.error
+    score = part_of(ranking.part, precision, recall) + items.offset[i] - items.error
     count = items.row_ptr[i + 1] - items.row_ptr[i]
     n = scores.state[1]
     if count == 0 or (scores.state[2] >= k and score <= scores.best[0]):  # excluded, or not among the best
@@ -217,12 +216,12 @@ def similar_length(n, document, ptr):
 
 
 @jit
-def search_cells(part, items, corpus, query, margins, work, threshold):
+def search_cells(ranking, items, work, threshold):
     """Run the first stage: list, in `work`, the items that bounds by cells do not drop, and return their number.
 
-    `bound_precisions` was called before. `part` is the score that ranks: PRECISION, RECALL, F1 or MEAN; `threshold`,
-    float64[1], is that of `ItemScores`.
+    `bound_precisions` was called before. `threshold`, float64[1], is that of `ItemScores`.
     """
+    part, corpus, query, margins = ranking
     n_items = len(items.document)
     n = len(query.weights)
     n_kept = 0
@@ -237,11 +236,11 @@ def search_cells(part, items, corpus, query, margins, work, threshold):
         elif part == PRECISION:
             bound = bound_of(part, precision, 0.0, offset)
         else:
-            low = work.lower[i] + bound_means(u, corpus, query.coded, margins.means)
+            low = work.lower[i] + bound_means(u, ranking)
             rises = part == MEAN or (part == F1 and low > 0.0)
             if rises and bound_of(part, precision, 1.0 + margins.exact, offset) < threshold[0]:
                 continue
-            recall = bound_recall(u, corpus, query.coded, work, margins)
+            recall = bound_recall(u, ranking, work)
             if is_sure(part, low, precision + recall):
                 bound = bound_of(part, precision, recall, offset)
         if bound < threshold[0]:
@@ -257,14 +256,14 @@ def search_cells(part, items, corpus, query, margins, work, threshold):
 
 
 @jit
-def search_codes(part, n_kept, items, corpus, query, margins, work, threshold):
+def search_codes(ranking, n_kept, items, work, threshold):
     """Run the second stage: bound the first `n_kept` items of `work.kept` by codes, drop those below the threshold.
 
-    What is left, in order, are the first of `work.kept` and `work.kept_bound`; return their number. `part` is the score
-    that ranks: PRECISION, RECALL, F1 or MEAN; `threshold`, float64[1], is that of `ItemScores`.
+    What is left, in order, are the first of `work.kept` and `work.kept_bound`; return their number. `threshold`,
+    float64[1], is that of `ItemScores`.
     """
-    n = len(query.weights)
-    coded = query.coded
+    part, corpus = ranking.part, ranking.corpus
+    n = len(ranking.query.weights)
     n_left = 0
     for j in range(n_kept):
         if j + AHEAD < n_kept:
@@ -279,13 +278,11 @@ def search_codes(part, n_kept, items, corpus, query, margins, work, threshold):
             recall = np.float64(work.kept_recall[j])
             offset = np.float64(items.offset[i])
             known = Known(np.float64(work.upper[i]), recall, offset, threshold[0], not sure)
-            precision, recall, mixed_precision, mixed_recall = bound_by_codes(
-                part, u, known, corpus, coded, work, margins
-            )
+            precision, recall, mixed_precision, mixed_recall = bound_by_codes(u, known, ranking, work)
             if precision == -np.inf:
                 continue
             if not sure or len(work.noted) > 0:
-                low_precision, low_recall = bound_codes_below(u, corpus, coded, work, margins)
+                low_precision, low_recall = bound_codes_below(u, ranking, work)
                 sure = sure or is_sure(part, low_precision + low_recall, precision + recall)
                 if len(work.noted) > 0:
                     noted = work.noted[n_left]
@@ -303,13 +300,13 @@ def search_codes(part, n_kept, items, corpus, query, margins, work, threshold):
 
 
 @jit
-def finish_in_order(order, part, k, items, corpus, query, margins, work, scores):
+def finish_in_order(order, ranking, k, items, work, scores):
     """Score items by descending bound, in float32 and then in float64, until bounds fall below the k-th best score.
 
     `order`, int64[n], has indices into `work.kept` and `work.kept_bound`, by descending bound. Return how many items
-    have a bound that reached the threshold, and how many of these were scored in float64, by `score_item`. `part` is
-    the score that ranks: PRECISION, RECALL, F1 or MEAN.
+    have a bound that reached the threshold, and how many of these were scored in float64, by `score_item`.
     """
+    part, corpus, query, margins = ranking
     n = len(query.weights)
     n_seen = n_scored = 0
     for j in order:
@@ -331,7 +328,7 @@ def finish_in_order(order, part, k, items, corpus, query, margins, work, scores)
                     scores.state[4] = i
                 continue
         was_scored = scores.is_scored[i]
-        score_item(i, part, k, items, corpus, query, work, scores)
+        score_item(i, ranking, k, items, work, scores)
         n_scored += 1
         if has_words and not was_scored:
             last = scores.state[0] - 1

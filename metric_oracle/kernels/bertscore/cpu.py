@@ -16,6 +16,7 @@ from metric_oracle.kernels._llvm import STEP
 from metric_oracle.kernels._simd import LANES
 from metric_oracle.kernels.bertscore import all_pairs
 from metric_oracle.kernels.bertscore.bounds import (
+    Ranking,
     angle_tables,
     bound_precisions,
     fill_tables,
@@ -160,6 +161,7 @@ def find(corpus, batch, q, k, items, work, part, scored, threads, executor):
     margins = margins_of(corpus.states.shape[1], corpus.norm_error)
     tables = _tables_of(margins)
     query, document = pack(corpus, batch, q)
+    ranking = Ranking(part, corpus, query, margins)
 
     def fill(first):
         products = corpus.centers[first : first + CENTERS] @ document.T
@@ -171,7 +173,7 @@ def find(corpus, batch, q, k, items, work, part, scored, threads, executor):
     for first in _tiles(n_items, len(query.weights), items.document, corpus):
         tile = _part_of(items, first, min(first + TILE, n_items))
         forget_items(answers)
-        search = _TileSearch(part, k, tile, (corpus, query, margins), team[:threads], answers, executor)
+        search = _TileSearch(ranking, k, tile, team[:threads], answers, executor)
         search.find_starts()
         search.bound_by_cells()
         sample = _sample(q, n_sampled, tile, scratch, answers)
@@ -187,10 +189,9 @@ def find(corpus, batch, q, k, items, work, part, scored, threads, executor):
 class _TileSearch(NamedTuple):
     """The stages of the search of one tile, whose items the threads of a team share."""
 
-    part: int
+    ranking: Ranking
     k: int
     items: Items
-    arrays: tuple[Any, ...]  # the corpus, the `Query` and `Margins`
     team: list[Work]  # one for each thread; they share all arrays but those of `_of_one_document`
     answers: ItemScores
     executor: ThreadPoolExecutor | None  # None for a team of one
@@ -201,7 +202,7 @@ class _TileSearch(NamedTuple):
         It has the items with the best bounds; without offsets, of reports of similar length.
         """
         items, work = self.items, self.team[0]
-        corpus, query, margins = self.arrays
+        _, corpus, query, margins = self.ranking
         n = len(items.document)
 
         def bound(work, first, last):
@@ -222,7 +223,7 @@ class _TileSearch(NamedTuple):
         def bound(work, first, last):
             mine = _kept(work, first, last)._replace(upper=work.upper[first:last], lower=work.lower[first:last])
             some = _part_of(items, first, last)
-            n = search_cells(self.part, some, *self.arrays, mine, answers.threshold)
+            n = search_cells(self.ranking, some, mine, answers.threshold)
             mine.kept[:n] += first
             return first, n
 
@@ -236,7 +237,7 @@ class _TileSearch(NamedTuple):
 
         def bound(work, first, last):
             mine = _kept(work, first, last)
-            return first, search_codes(self.part, last - first, self.items, *self.arrays, mine, answers.threshold)
+            return first, search_codes(self.ranking, last - first, self.items, mine, answers.threshold)
 
         n = self._close_up(self._share(bound, self.items.document[self.team[0].kept[:n_kept]]))
         answers.counts[1] += n_kept - n
@@ -273,14 +274,14 @@ class _TileSearch(NamedTuple):
             for mine in self._share(score, items.document[dropped]):
                 exact.append(np.stack([mine.precision, mine.recall], axis=1))
                 np.minimum(answers.closest, mine.closest, out=answers.closest)
-            score_of = [part_of(self.part, *pair) for pair in np.concatenate(exact[1:]).tolist()]
+            score_of = [part_of(self.ranking.part, *pair) for pair in np.concatenate(exact[1:]).tolist()]
             reached = score_of + items.offset[dropped] - items.error >= answers.threshold[0]
             answers.counts[4] += np.count_nonzero(reached)
         self._compare(listed, np.concatenate(exact))
 
     def _compare(self, listed, exact):
         """Note the least differences of bounds from the precision and recall, float64[n, 2], of items, int[n]."""
-        corpus, query, _ = self.arrays
+        corpus, query = self.ranking.corpus, self.ranking.query
         lengths = corpus.ptr[self.items.document[listed] + 1] - corpus.ptr[self.items.document[listed]]
         has_words = (lengths != 2) & (len(query.weights) != 2)  # otherwise both are 0 by definition
         listed, exact = listed[has_words], exact[has_words]
@@ -300,8 +301,8 @@ class _TileSearch(NamedTuple):
                 noted=np.empty((n, 4, 2)),
             )
             # Without a threshold both stages keep all items; they bound precision and recall for these scores.
-            search_cells(MEAN, some, *self.arrays, mine, nothing)
-            search_codes(F1, n, some, *self.arrays, mine, nothing)
+            search_cells(self.ranking._replace(part=MEAN), some, mine, nothing)
+            search_codes(self.ranking._replace(part=F1), n, some, mine, nothing)
             return mine.noted
 
         noted = np.concatenate(self._share(bound, document))
@@ -323,14 +324,14 @@ class _TileSearch(NamedTuple):
         work, answers = self.team[0], self.answers
         n = find_starts(listed, bounds, work.start, work.start_bound)
         mine = work._replace(kept=work.start, kept_bound=work.start_bound, kept_recall=np.full(n, np.inf, np.float32))
-        n = search_codes(self.part, n, self.items, *self.arrays, mine, answers.threshold)
+        n = search_codes(self.ranking, n, self.items, mine, answers.threshold)
         order = np.argsort(-work.start_bound[:n], kind="stable")[: FIRST * self.k]
         self._score(order, self.items, mine, answers, self.k)
         answers.state[4] = -1  # what was left out here may be scored later
 
     def _score(self, order, items, work, answers, k):
         """Score the items of `work.kept` in an `order`; return what `finish_in_order` returns."""
-        return finish_in_order(order, self.part, k, items, *self.arrays, work, answers)
+        return finish_in_order(order, self.ranking, k, items, work, answers)
 
     def _share(self, run, documents):
         """Return what ``run(work, first, last)`` returns for each part of a list; the team takes the parts in turn.
@@ -340,7 +341,7 @@ class _TileSearch(NamedTuple):
         """
         if self.executor is None or not len(documents):
             return [run(self.team[0], 0, len(documents))]
-        ptr, idle = self.arrays[0].ptr, list(self.team)
+        ptr, idle = self.ranking.corpus.ptr, list(self.team)
 
         def run_part(first, last):
             work = idle.pop()

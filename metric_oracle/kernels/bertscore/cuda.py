@@ -20,7 +20,7 @@ from metric_oracle.kernels import _device
 from metric_oracle.kernels._errors import FLOAT64, check_bounds, product_error, sample_size
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels.bertscore import cpu
-from metric_oracle.kernels.bertscore.bounds import TINY, margins_of, part_of
+from metric_oracle.kernels.bertscore.bounds import TINY, Ranking, margins_of, part_of
 from metric_oracle.kernels.bertscore.cascade import every_document, finish_in_order, reset
 from metric_oracle.kernels.bertscore.cpu import (
     collect_scores,
@@ -127,9 +127,10 @@ def find(corpus, batch, places, k, items, work, part, scored, lists=None):
             # Without the codes of the cascade, which would take 40 % of the time and are not used here.
             states, weights = batch.states_of(places[i]), batch.weights_of(places[i])
             query, _ = pack_query(states, weights, corpus.basis[:, :0], corpus.direction)
-            if _finish(len(item), n_items, part, k, items[i], corpus, query, margins, scratch, answers):
+            ranking = Ranking(part, corpus, query, margins)
+            if _finish(len(item), ranking, k, items[i], scratch, answers):
                 drawn = np.random.default_rng(places[i]).integers(n_items, size=n_sampled)
-                _check(np.append(drawn, answers.state[4]), part, items[i], corpus, query, scratch, answers)
+                _check(np.append(drawn, answers.state[4]), ranking, items[i], scratch, answers)
                 done[i] = collect_scores(scored, places[i], items[i], answers)
         lists = None
         listed *= MORE
@@ -142,14 +143,15 @@ def n_listed(k):
     return max(LISTED, 4 * k)
 
 
-def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, scores):
+def _finish(n_listed, ranking, k, items, work, scores):
     """Score the listed items by descending bound; return whether no other item can be among the k best rows.
 
-    `work.kept` and `work.kept_bound` hold the first `n_listed` items by bound, of `n_items`. `scores`, an `ItemScores`,
-    is reset before; `part` is the score that ranks: PRECISION, RECALL or F1.
+    `work.kept` and `work.kept_bound` hold the first `n_listed` of the items by bound. `scores`, an `ItemScores`, is
+    reset before.
     """
+    n_items = len(items.document)
     reset(scores, items.least)
-    n_seen, n_scored = finish_in_order(np.arange(n_listed), part, k, items, corpus, query, margins, work, scores)
+    n_seen, n_scored = finish_in_order(np.arange(n_listed), ranking, k, items, work, scores)
     if n_seen == n_listed and n_listed < n_items:
         return False
     scores.counts[0] += n_items - n_seen
@@ -159,12 +161,13 @@ def _finish(n_listed, n_items, part, k, items, corpus, query, margins, work, sco
 
 
 @jit
-def _check(sample, part, items, corpus, query, work, scores):
+def _check(sample, ranking, items, work, scores):
     """Compare each score with the bound of its item; score a sample of items, which must be below the k-th best score.
 
     `sample`, int64[n], are items, or -1 for none; those that were scored before are skipped. ``scores.closest[0]`` is
     lowered to the least difference, and the number of items that fail is added to ``scores.counts[4]``.
     """
+    part, corpus, query, _ = ranking
     j = 0
     for n in range(scores.state[0]):
         i = scores.item[n]
