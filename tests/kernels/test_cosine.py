@@ -309,23 +309,24 @@ def test_documents_dropped_by_float32_products_are_scored_in_a_sample(planted):
     corpus, batch, _ = planted
     error = cpu.screen_errors(corpus, batch)
     workspace, bests = cpu.new_workspace(len(corpus.vectors))
-    best = cpu.best_of(bests, 0)
+    one = cpu.OneQuery(0, 0, batch.vectors[0], batch.codes[0], cpu.best_of(bests, 0))
+    screen = cpu.Screen(corpus, error, 8, 1)
     dropped = workspace._replace(least=np.full(cpu.QUERIES, 0.99), dropped=np.zeros((cpu.QUERIES, 2), np.int64))
     for document, n_missed in ((1, 0), (0, 1)):  # document 0 is query 0 itself
         dropped.dropped[0] = 1, document
-        cpu._check_dropped(0, 0, 8, corpus, batch.vectors[0], batch.codes[0], error, dropped, best)
+        cpu._check_dropped(one, screen, dropped)
         assert dropped.missed[0] == n_missed
     assert dropped.closest.min() >= 0
     dropped.dropped[:] = 0
     dropped.least[:] = -2.0  # everything should have been listed, and nothing was
-    cpu._check_dropped(0, 0, 8, corpus, batch.vectors[0], batch.codes[0], error, dropped, best)
+    cpu._check_dropped(one, screen, dropped)
     assert dropped.missed[0] == 1 + 8
     n_sampled = len(corpus.vectors) // cpu.PAIRS + 8
     sampled = [cpu._random(s) % len(corpus.vectors) for s in range(n_sampled)]
     scores = [cpu.exact_cosine(document, batch.vectors[0], corpus.vectors) for document in sampled]
     dropped.least[:] = max(scores)  # a tie of the k-th best row is listed too
     n_missed = int(dropped.missed[0])
-    cpu._check_dropped(0, 0, 8, corpus, batch.vectors[0], batch.codes[0], error, dropped, best)
+    cpu._check_dropped(one, screen, dropped)
     assert dropped.missed[0] == n_missed + scores.count(max(scores))
     dropped.missed[0] = n_missed
     with pytest.raises(ExactnessError, match=r"^no dropped candidate must score among the best; got 9 of a "):

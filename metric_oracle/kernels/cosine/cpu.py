@@ -1,8 +1,8 @@
 """Cosine search: products of short codes bound every cosine; the remaining documents are scored in float64.
 
 A thread searches for a block of up to QUERIES queries, one tile (run of blocks of documents) after another. Its memory
-is that of one tile, whatever the size of the corpus; only documents that are listed take more. In parameters, `error`
-is what `screen_errors` returns.
+is that of one tile, whatever the size of the corpus; only documents that are listed take more. In parameters, `screen`
+is a `Screen`, `one` a `OneQuery`, and `workspace` a `Workspace`.
 """
 
 from dataclasses import dataclass
@@ -68,6 +68,25 @@ class UnitVectors(NamedTuple):
     measured: np.ndarray
     row_ptr: np.ndarray  # int64[D + 1], offset of the rows of each document in `row_id`
     row_id: np.ndarray  # int64[N], corpus rows or queries, ascending within a document
+
+
+class Screen(NamedTuple):
+    """What the queries of a search have in common."""
+
+    corpus: UnitVectors
+    error: np.ndarray  # float64[2], see `screen_errors`
+    n_sampled: int  # dropped documents that are scored as a check for each query; see `PAIRS`
+    k: int  # number of rows to list
+
+
+class OneQuery(NamedTuple):
+    """One query of a block, and the best documents for it so far."""
+
+    q: int  # its number
+    i: int  # its place in the block
+    vector: np.ndarray  # float32[d], unit vector
+    code: np.ndarray  # float32[K], see `make_codes`
+    best: Best
 
 
 class Workspace(NamedTuple):
@@ -154,29 +173,25 @@ def multiply_codes(codes, queries, bounds, greatest):
 
 
 @jit
-def search_cosine(corpus, queries, codes, error, sample, k, workspace, bests, answers):
+def search_cosine(screen, queries, codes, first, scratch, answers):
     """Write the k best rows for the queries of one block into their lists of `answers`.
 
     No document of the result is lost: a document is dropped only if k rows score higher than its bound, and the k-th
-    best score never falls. The counts, closest calls and missed documents of `workspace` are raised or lowered.
+    best score never falls. The counts, closest calls and missed documents of the workspace are raised or lowered.
 
     Parameters
     ----------
-    corpus : UnitVectors
+    screen : Screen
     queries : float32[Q, d], Q <= QUERIES
     codes : float32[Q, K]
-    error : float64[2]
-        See `screen_errors`.
-    sample : (int, int)
-        Of the dropped documents that are scored as a check: the number of the first query, which seeds their choice,
-        and how many there are per query; see `PAIRS`.
-    k : int
-    workspace : Workspace
-    bests : Best
-        Of QUERIES queries, see `new_bests`.
+    first : int
+        Number of the first query.
+    scratch : (Workspace, Best)
+        What `new_workspace` returned.
     answers : Answers
     """
-    first, n_sampled = sample
+    corpus, error = screen.corpus, screen.error
+    workspace, bests = scratch
     workspace.counts[0] += len(queries) * len(corpus.vectors)
     for i in range(len(queries)):
         begin(best_of(bests, i), answers, first + i)
@@ -192,12 +207,13 @@ def search_cosine(corpus, queries, codes, error, sample, k, workspace, bests, an
         _greatest_of_all(workspace.greatest[: len(tile)], most)
         for i in range(len(queries)):
             if most[i] + error[0] >= least[i]:
-                _screen_tile(i, block, len(tile), corpus, queries[i], error, k, workspace, best_of(bests, i))
+                one = OneQuery(first + i, i, queries[i], codes[i], best_of(bests, i))
+                _screen_tile(one, block, len(tile), screen, workspace)
     for i in range(len(queries)):
-        best = best_of(bests, i)
-        _score_waiting(i, corpus, queries[i], error, k, workspace, best)
-        _check_dropped(i, first + i, n_sampled, corpus, queries[i], codes[i], error, workspace, best)
-        expand(best, corpus.row_ptr, corpus.row_id, k, answers, first + i)
+        one = OneQuery(first + i, i, queries[i], codes[i], best_of(bests, i))
+        _score_waiting(one, screen, workspace)
+        _check_dropped(one, screen, workspace)
+        expand(one.best, corpus.row_ptr, corpus.row_id, screen.k, answers, one.q)
 
 
 @inner
@@ -214,36 +230,38 @@ def _greatest_of_all(greatest, most):
 
 
 @inner
-def _screen_tile(i, begin, n_blocks, corpus, query, error, k, workspace, best):
-    """Queue the documents of a tile whose bounds reach the k-th best score of query i; score the queue when it is full.
+def _screen_tile(one, begin, n_blocks, screen, workspace):
+    """Queue the documents of a tile whose bounds reach the k-th best score of a query; score the queue when it is full.
 
-    The tile consists of `n_blocks` blocks of documents from block `begin` on; `error` is that of `search_cosine`.
+    The tile consists of `n_blocks` blocks of documents from block `begin` on.
     """
+    i, error = one.i, screen.error
     greatest, least = workspace.greatest[:n_blocks, i], workspace.least
     first = -1
     if workspace.most[i] > workspace.top[i]:  # the block raises the threshold, which excludes most others
         workspace.top[i] = workspace.most[i]
         first = _place_of_greatest(greatest)
-        _let_wait(i, first, begin, corpus, error, workspace)
-        _score_waiting(i, corpus, query, error, k, workspace, best)
+        _let_wait(one, first, begin, screen, workspace)
+        _score_waiting(one, screen, workspace)
     for c in range(n_blocks):
         if greatest[c] + error[0] >= least[i] and c != first:
-            _let_wait(i, c, begin, corpus, error, workspace)
+            _let_wait(one, c, begin, screen, workspace)
             if workspace.n_waiting[i] > workspace.document.shape[1] - BLOCK:
-                _score_waiting(i, corpus, query, error, k, workspace, best)
+                _score_waiting(one, screen, workspace)
 
 
 @inner
-def _let_wait(i, c, begin, corpus, error, workspace):
-    """Append to the queue of query i the documents of block c of the tile whose bounds reach the k-th best score.
+def _let_wait(one, c, begin, screen, workspace):
+    """Append to the queue of a query the documents of block c of the tile whose bounds reach the k-th best score.
 
-    `begin` is the first block of the tile, and `error` what `screen_errors` returns.
+    `begin` is the first block of the tile.
     """
+    i, error = one.i, screen.error
     bounds, document, bound = workspace.bounds[i, c], workspace.document[i], workspace.bound[i]
     n = workspace.n_waiting[i]
     first = (begin + c) * BLOCK
     least = workspace.least[i]
-    for j in range(min(BLOCK, len(corpus.vectors) - first)):
+    for j in range(min(BLOCK, len(screen.corpus.vectors) - first)):
         if bounds[j] + error[0] >= least:
             document[n] = first + j
             bound[n] = bounds[j]
@@ -252,21 +270,21 @@ def _let_wait(i, c, begin, corpus, error, workspace):
 
 
 @inner
-def _score_waiting(i, corpus, query, error, k, workspace, best):
-    """Score the queued documents of query i whose bounds still reach the k-th best score, and empty the queue.
+def _score_waiting(one, screen, workspace):
+    """Score the queued documents of a query whose bounds still reach the k-th best score, and empty the queue.
 
-    The document with the greatest bound comes first, because its score may drop others. `error` is what `screen_errors`
-    returns.
+    The document with the greatest bound comes first, because its score may drop others.
     """
+    i, error = one.i, screen.error
     n = workspace.n_waiting[i]
     workspace.n_waiting[i] = 0
     if n == 0:
         return
     bound, document, least = workspace.bound[i], workspace.document[i], workspace.least
-    address = corpus.vectors.ctypes.data
-    size = 4 * len(query)
+    address = screen.corpus.vectors.ctypes.data
+    size = 4 * len(one.vector)
     first = _place_of_greatest(bound[:n])
-    _score(i, document[first], bound[first], corpus, query, error, k, workspace, best)
+    _score(one, document[first], bound[first], screen, workspace)
     document[first], bound[first] = document[0], bound[0]
     p = 1
     while p < n:
@@ -279,16 +297,17 @@ def _score_waiting(i, corpus, query, error, k, workspace, best):
                 n_left += 1
             p += 1
         for s in range(n_left):
-            _score(i, document[s], bound[s], corpus, query, error, k, workspace, best)
+            _score(one, document[s], bound[s], screen, workspace)
 
 
 @inner
-def _score(i, document, bound, corpus, query, error, k, workspace, best):
-    """Compute the float32 product of query i and a document; insert the exact score into `best` unless it is too low.
+def _score(one, document, bound, screen, workspace):
+    """Compute the float32 product of a query and a document; insert the exact score into `best` unless it is too low.
 
-    It is too low if the product plus ``error[1]`` is below ``workspace.least[i]``, which is raised to the k-th best
-    score. `bound`, the product of their codes, only enters the closest call. The pair is counted in `workspace`.
+    It is too low if the product plus its error is below ``workspace.least[i]``, which is raised to the k-th best score.
+    `bound`, the product of their codes, only enters the closest call. The pair is counted in `workspace`.
     """
+    i, query, corpus, error = one.i, one.vector, screen.corpus, screen.error
     workspace.counts[1] += 1
     product = dot(corpus.vectors.ctypes.data + 4 * len(query) * document, query.ctypes.data, len(query))
     if product + error[1] < workspace.least[i]:
@@ -299,21 +318,22 @@ def _score(i, document, bound, corpus, query, error, k, workspace, best):
     workspace.counts[2] += 1
     exact = exact_cosine(document, query, corpus.vectors)
     _compare(bound, product, exact, error, workspace.closest)
-    insert(document, exact, corpus.row_ptr, k, best)
-    workspace.least[i] = threshold(best, k)
+    insert(document, exact, corpus.row_ptr, screen.k, one.best)
+    workspace.least[i] = threshold(one.best, screen.k)
 
 
 @jit
-def _check_dropped(i, q, n_sampled, corpus, query, code, error, workspace, best):
-    """Check query q, the i-th of its block: score random documents, and compare the scores with their bounds.
+def _check_dropped(one, screen, workspace):
+    """Check a query: score random documents, and compare the scores with their bounds.
 
-    `n_sampled` documents are scored, and one more for every `PAIRS` pairs. The number q is the seed, and `code` the
-    code of the query. `best` has the rows that are kept. The least bound minus score goes into `workspace.closest`. A
-    document that was dropped and does not score below the k-th best is counted in `workspace.missed`. One document that
-    a float32 product dropped is added.
+    `Screen.n_sampled` documents are scored, and one more for every `PAIRS` pairs. The number of the query is the seed.
+    The least bound minus score goes into `workspace.closest`. A document that was dropped and does not score below the
+    k-th best is counted in `workspace.missed`. One document that a float32 product dropped is added.
     """
+    q, i, query, code, best = one
+    corpus, error = screen.corpus, screen.error
     n_documents = len(corpus.vectors)
-    n = (q + 1) * n_documents // PAIRS - q * n_documents // PAIRS + n_sampled
+    n = (q + 1) * n_documents // PAIRS - q * n_documents // PAIRS + screen.n_sampled
     least = workspace.least[i]
     for s in range(n):
         document = _random(q * (PAIRS + 1) + s) % n_documents
@@ -384,19 +404,10 @@ class Backend(Kernel):
 
         Raise ExactnessError if a bound is below an exact score, or a document that was dropped belongs in a list.
         """
-        error, n_sampled = screen_errors(corpus, batch), sample_size(len(batch.vectors))
+        screen = Screen(corpus, screen_errors(corpus, batch), sample_size(len(batch.vectors)), k)
         for q in queries[::QUERIES]:
             block = slice(q, min(q + QUERIES, queries.stop))
-            search_cosine(
-                corpus,
-                batch.vectors[block],
-                batch.codes[block],
-                error,
-                (q, n_sampled),
-                k,
-                *workspace,
-                answers,
-            )
+            search_cosine(screen, batch.vectors[block], batch.codes[block], q, workspace, answers)
         check_bounds(_closest([workspace]), int(workspace[0].missed[0]))
 
     def stages(self, workspaces):
