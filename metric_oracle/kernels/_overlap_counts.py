@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metric_oracle.kernels._bitmaps import ALL, DENSEST, WORD, count_bits, row_of_bits
+from metric_oracle.kernels._bitmaps import ALL, DENSEST, WORD, Bitmaps, count_bits, row_of_bits
 from metric_oracle.kernels._jit import compiled_for, inner
-from metric_oracle.kernels._overlap import FULL, SLACK
+from metric_oracle.kernels._overlap import FULL, SLACK, Features, postings
 from metric_oracle.kernels._simd import bits_at_least, count_ones, first_one
 
 # Fixed-point one. A count of one byte times its weight is at most ONE + FULL, so that a weighted count fits 16 bits:
@@ -51,6 +51,30 @@ class TwoFamilies(NamedTuple):
     weight: np.ndarray
 
 
+class Lists(NamedTuple):
+    """The posting lists of a query's features."""
+
+    ids: np.ndarray  # int32[n_lists], the features, in the order in which their lists are read
+    index: Features  # type: ignore[assignment]
+    buckets: np.ndarray  # int64[C, 8], length buckets
+    bitmaps: Bitmaps  # of the thread
+
+
+class ListPart(NamedTuple):
+    """The part of a posting list that is in a run of documents."""
+
+    feature: int | np.integer
+    begin: int  # of the part in `Features.post_unit`
+    end: int
+
+
+@inner
+def part_of_list(lists, i, lo, hi):
+    """Return the `ListPart` of the i-th list for the documents of the buckets lo .. hi - 1."""
+    begin, end = postings(lists.ids[i], lists.buckets, lo, hi, lists.index)
+    return ListPart(lists.ids[i], begin, end)
+
+
 def bound(scorer: Any, j: int, a: int, b: int) -> float:
     """Return an upper bound on the score of a document of length bucket j with a and b matches in the two families.
 
@@ -63,19 +87,20 @@ def bound(scorer: Any, j: int, a: int, b: int) -> float:
 
 
 @inner
-def _read(feature, begin, end, documents, index, count, saturate, bitmaps):
-    """Add 1 to ``count[d]`` for each document d of ``index.post_unit[begin:end]``, a part of a feature's posting list.
+def _read(count, lists, part, documents):
+    """Add 1 to ``count[d]`` for each document d of a part of a posting list.
 
-    With `saturate` a count stops at `FULL`, which only queries of more than `FULL` features need; a plain increment is
-    three times as fast. Unsigned indices avoid the test for negative ones. The other parameters are those of
-    `read_postings`.
+    Counts stop at `FULL` if the query has more lists than that; otherwise they are plainly incremented, which is three
+    times as fast. Unsigned indices avoid the test for negative ones. The parameters are those of `read_postings`.
     """
+    index, begin, end = lists.index, part.begin, part.end
     first, last = documents
+    saturate = len(lists.ids) > FULL
     row = np.int64(-1)
     if (end - begin) * DENSEST >= last - first and end > begin and not saturate:
-        row = row_of_bits(feature, end - begin, index, bitmaps)
+        row = row_of_bits(part.feature, end - begin, index, lists.bitmaps)
     if row >= 0:
-        count_bits(row, first, last, count, bitmaps)
+        count_bits(row, first, last, count, lists.bitmaps)
     elif saturate:
         for p in range(np.uint64(begin), np.uint64(end)):
             d = np.uint32(index.post_unit[p])
@@ -138,13 +163,17 @@ def largest(count, begin, end):
 
 
 @inner
-def _weighted(count_a, count_b, d, weight_a, weight_b):
-    """Return ``count_a[d] * weight_a + count_b[d] * weight_b``, a uint16, as which Numba would not compute it."""
-    return np.uint16(np.uint16(count_a[d]) * weight_a + np.uint16(count_b[d]) * weight_b)
+def _weighted(matched, d, weights):
+    """Return the weighted count of document d, a uint16, as which Numba would not compute it.
+
+    `matched`, uint8[2, D], has its counts in both families, and `weights`, a uint16 for each, is what `bucket_weights`
+    returns.
+    """
+    return np.uint16(np.uint16(matched[0, d]) * weights[0] + np.uint16(matched[1, d]) * weights[1])
 
 
 @inner
-def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
+def _count_weighted(matched, begin, end, weights, least):
     """Return for how many d from `begin` to `end` - 1 the weighted count, see `_weighted`, is at least `least`."""
     limit = np.uint16(least)
     n = np.int64(0)
@@ -152,35 +181,35 @@ def _count_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
         stop = min(begin + LONGEST, end)
         of_block = np.uint16(0)
         for d in range(np.uint64(begin), np.uint64(stop)):  # vectorised
-            of_block = np.uint16(of_block + np.uint16(_weighted(count_a, count_b, d, weight_a, weight_b) >= limit))
+            of_block = np.uint16(of_block + np.uint16(_weighted(matched, d, weights) >= limit))
         n += np.int64(of_block)
         begin = stop
     return n
 
 
 @inner
-def _next_weighted(count_a, count_b, begin, end, weight_a, weight_b, least):
+def _next_weighted(matched, begin, end, weights, least):
     """Return the first d from `begin` on whose weighted count, see `_weighted`, is at least `least`, else `end`."""
     limit = np.uint16(least)
     while begin + BLOCK <= end:
-        block_a, block_b = count_a[begin : begin + BLOCK], count_b[begin : begin + BLOCK]
+        block = matched[:, begin : begin + BLOCK]
         hit = np.uint16(0)
         for i in range(BLOCK):  # vectorised
-            hit = np.uint16(hit | np.uint16(_weighted(block_a, block_b, i, weight_a, weight_b) >= limit))
+            hit = np.uint16(hit | np.uint16(_weighted(block, i, weights) >= limit))
         if hit:
             break
         begin += BLOCK
-    while begin < end and _weighted(count_a, count_b, begin, weight_a, weight_b) < limit:
+    while begin < end and _weighted(matched, begin, weights) < limit:
         begin += 1
     return begin
 
 
 @inner
-def _largest_weighted(count_a, count_b, begin, end, weight_a, weight_b):
+def _largest_weighted(matched, begin, end, weights):
     """Return the greatest weighted count, see `_weighted`, of the documents from `begin` to `end` - 1, or 0."""
     top = np.uint16(0)
     for d in range(np.uint64(begin), np.uint64(end)):
-        value = _weighted(count_a, count_b, d, weight_a, weight_b)
+        value = _weighted(matched, d, weights)
         top = value if value > top else top
     return top
 
@@ -211,20 +240,20 @@ def _best_ratio(count, buckets, lo, hi, query_size):
 
 
 @inner
-def _best_weighted(count_a, count_b, buckets, lo, hi, weight):
-    """Return the document of the buckets lo .. hi - 1 with the largest weighted sum of both counts, and its bucket.
+def _best_weighted(counts, buckets, lo, hi):
+    """Return the document of the buckets lo .. hi - 1 with the largest weighted count, and its bucket.
 
-    `weight` is that of `TwoFamilies`. Both results are -1 if all counts are 0.
+    `counts` is a `TwoFamilies`. Both results are -1 if all counts are 0.
     """
     bucket, value = np.int64(-1), np.uint16(0)
     for j in range(lo, hi):
-        v = _largest_weighted(count_a, count_b, buckets[j, 0], buckets[j, 1], weight[0, j], weight[1, j])
+        v = _largest_weighted(counts.matched, buckets[j, 0], buckets[j, 1], bucket_weights(counts, j))
         if v > value:
             bucket, value = np.int64(j), v
     if bucket < 0:
         return bucket, bucket
     begin, end = buckets[bucket, 0], buckets[bucket, 1]
-    d = _next_weighted(count_a, count_b, begin, end, weight[0, bucket], weight[1, bucket], value)
+    d = _next_weighted(counts.matched, begin, end, bucket_weights(counts, bucket), value)
     return np.int64(d), bucket
 
 
@@ -310,12 +339,11 @@ def set_count(counts, d, value):
     raise NotImplementedError
 
 
-def read_postings(counts, feature, begin, end, documents, index, saturate, bitmaps):
-    """Add 1 to the counts of the documents in ``index.post_unit[begin:end]``, which are postings of `feature`.
+def read_postings(counts, lists, part, documents):
+    """Add 1 to the counts of the documents in a part of a posting list; a count stops at `FULL`.
 
-    `counts` is a `OneFamily` or a `TwoFamilies`, where the feature belongs to one. These are the postings of the
-    documents from the first of `documents` up to the second. With `saturate` a count stops at `FULL`. `bitmaps` is that
-    of `Workspace`.
+    `counts` is a `OneFamily` or a `TwoFamilies`, where the feature belongs to one; `lists` is a `Lists`, and `part` a
+    `ListPart`. It has the postings of the documents from the first of `documents` up to the second.
     """
     raise NotImplementedError
 
@@ -419,7 +447,7 @@ def _(counts, begin, end, of_bucket, least):
 
 @compiled_for(n_passing, TwoFamilies)
 def _(counts, begin, end, of_bucket, least):
-    return _count_weighted(counts.matched[0], counts.matched[1], begin, end, of_bucket[0], of_bucket[1], least)
+    return _count_weighted(counts.matched, begin, end, of_bucket, least)
 
 
 @compiled_for(next_passing, OneFamily)
@@ -429,7 +457,7 @@ def _(counts, begin, end, of_bucket, least):
 
 @compiled_for(next_passing, TwoFamilies)
 def _(counts, begin, end, of_bucket, least):
-    return _next_weighted(counts.matched[0], counts.matched[1], begin, end, of_bucket[0], of_bucket[1], least)
+    return _next_weighted(counts.matched, begin, end, of_bucket, least)
 
 
 @compiled_for(most_promising, OneFamily)
@@ -439,7 +467,7 @@ def _(counts, buckets, lo, hi):
 
 @compiled_for(most_promising, TwoFamilies)
 def _(counts, buckets, lo, hi):
-    return _best_weighted(counts.matched[0], counts.matched[1], buckets, lo, hi, counts.weight)
+    return _best_weighted(counts, buckets, lo, hi)
 
 
 @compiled_for(set_count, OneFamily)
@@ -454,11 +482,10 @@ def _(counts, d, value):
 
 
 @compiled_for(read_postings, OneFamily)
-def _(counts, feature, begin, end, documents, index, saturate, bitmaps):
-    _read(feature, begin, end, documents, index, counts.matched, saturate, bitmaps)
+def _(counts, lists, part, documents):
+    _read(counts.matched, lists, part, documents)
 
 
 @compiled_for(read_postings, TwoFamilies)
-def _(counts, feature, begin, end, documents, index, saturate, bitmaps):
-    count = counts.matched[np.int64(feature >= counts.second)]
-    _read(feature, begin, end, documents, index, count, saturate, bitmaps)
+def _(counts, lists, part, documents):
+    _read(counts.matched[np.int64(part.feature >= counts.second)], lists, part, documents)

@@ -48,10 +48,10 @@ from metric_oracle.kernels._overlap import (
     count_shared,
     lower_bound,
     new_marks,
-    postings,
     runs_of,
 )
 from metric_oracle.kernels._overlap_counts import (
+    Lists,
     OneFamily,
     bound,
     bucket_weights,
@@ -62,6 +62,7 @@ from metric_oracle.kernels._overlap_counts import (
     most_promising,
     n_passing,
     next_passing,
+    part_of_list,
     reach,
     read_postings,
     set_count,
@@ -246,13 +247,13 @@ def _group(counts, scorer, j, theta, stop, buckets):
 
 
 @inner
-def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate, bitmaps):
+def _read_up(counts, lists, lo, hi, stop):
     """Read, for the buckets lo .. hi - 1, every list that was read for one of them; return how many lists that are.
 
-    `ids` are the query's features in the order of reading, `stop` is that of `Visits`, and `saturate` and `bitmaps` are
-    those of `read_postings`. Buckets leave the first loop of `find_best` from both ends, so those that lack a list are
-    at the ends of the run.
+    `lists` is a `Lists`, and `stop` that of `Visits`. Buckets leave the first loop of `find_best` from both ends, so
+    those that lack a list are at the ends of the run.
     """
+    buckets = lists.buckets
     i, n_lists = stop[lo], stop[lo]
     for j in range(lo, hi):
         i, n_lists = min(i, stop[j]), max(n_lists, stop[j])
@@ -265,9 +266,8 @@ def _read_up(counts, ids, lo, hi, stop, index, buckets, saturate, bitmaps):
             end -= 1
         for a, b in ((lo, first), (end, hi)):
             if a < b:
-                p, p_end = postings(ids[i], buckets, a, b, index)
                 documents = buckets[a, 0], buckets[b - 1, 1]
-                read_postings(counts, ids[i], p, p_end, documents, index, saturate, bitmaps)
+                read_postings(counts, lists, part_of_list(lists, i, a, b), documents)
         i += 1
     return n_lists
 
@@ -302,7 +302,7 @@ def find_best(scorer, counts, ids, size, k, work):
     """
     index, buckets, visits, best = scorer.index, scorer.buckets, work.visits, work.best
     by_size_difference(visits, size)
-    n_lists = len(ids)
+    lists, n_lists = Lists(ids, index, buckets, work.bitmaps), len(ids)
     theta = max(threshold(best, k), 0.0)
     stop, started = visits.stop, work.started
     n_started = n_scored = 0
@@ -337,10 +337,10 @@ def find_best(scorer, counts, ids, size, k, work):
             stop[hi] = i
         if lo == hi or i == n_lists:
             break
-        begin, end = postings(ids[i], buckets, lo, hi, index)
         documents = buckets[lo, 0], buckets[hi - 1, 1]
-        read_postings(counts, ids[i], begin, end, documents, index, n_lists > FULL, work.bitmaps)
-        n_read += end - begin
+        part = part_of_list(lists, i, lo, hi)
+        read_postings(counts, lists, part, documents)
+        n_read += part.end - part.begin
     stop[lo:hi] = n_lists
     least = visits.least
     forward, offsets = index.fwd_id.ctypes.data, index.fwd_ptr.ctypes.data
@@ -348,7 +348,7 @@ def find_best(scorer, counts, ids, size, k, work):
         if stop[near] < 0 or is_out_of_reach(counts, scorer, near, 0, theta):
             continue
         lo, hi = _group(counts, scorer, near, theta, stop, buckets)
-        i = _read_up(counts, ids, lo, hi, stop, index, buckets, n_lists > FULL, work.bitmaps)
+        i = _read_up(counts, lists, lo, hi, stop)
         documents = buckets[lo, 0], buckets[hi - 1, 1]
         for j in range(lo, hi):
             least[j] = 0 if is_out_of_reach(counts, scorer, j, 0, theta) else 1
@@ -363,17 +363,17 @@ def find_best(scorer, counts, ids, size, k, work):
                     n += n_passing(counts, buckets[j, 0], buckets[j, 1], of_bucket, least[j])
             if n == 0 or i == n_lists:
                 break
-            begin, end = postings(ids[i], buckets, lo, hi, index)
-            if n * SCORE_COST <= end - begin + LIST_COST:
+            part = part_of_list(lists, i, lo, hi)
+            if n * SCORE_COST <= part.end - part.begin + LIST_COST:
                 break
-            read_postings(counts, ids[i], begin, end, documents, index, n_lists > FULL, work.bitmaps)
+            read_postings(counts, lists, part, documents)
             i += 1
-            n_new = end - begin
+            n_new = part.end - part.begin
             while i < n_lists and n_new < COUNT_COST * (hi - lo):
-                begin, end = postings(ids[i], buckets, lo, hi, index)
-                read_postings(counts, ids[i], begin, end, documents, index, n_lists > FULL, work.bitmaps)
+                part = part_of_list(lists, i, lo, hi)
+                read_postings(counts, lists, part, documents)
                 i += 1
-                n_new += end - begin
+                n_new += part.end - part.begin
         for j in range(lo, hi):
             stop[j] = -1
             if n == 0 or least[j] == 0 or is_out_of_reach(counts, scorer, j, 0, theta):

@@ -645,7 +645,8 @@ def test_every_bucket_of_a_group_has_read_the_same_lists(data):
         assert reachable[lo]
         assert reachable[hi - 1]
         assert (stop[lo:hi] >= 0).all()
-        n_read = read_up(counts, np.arange(n_lists, dtype=np.int32), lo, hi, stop, features, buckets, bitmaps)
+        lists = counts_of.Lists(np.arange(n_lists, dtype=np.int32), features, buckets, bitmaps)
+        n_read = read_up(counts, lists, lo, hi, stop)
         assert n_read == stop[lo:hi].max()
         assert (counts.matched[buckets[lo, 0] : buckets[hi - 1, 1]] == n_read).all()
         finished += range(lo, hi)
@@ -660,8 +661,8 @@ def grouped(counts, scorer, j, stop, buckets):
 
 
 @jit
-def read_up(counts, ids, lo, hi, stop, index, buckets, bitmaps):
-    return driver._read_up(counts, ids, lo, hi, stop, index, buckets, False, bitmaps)
+def read_up(counts, lists, lo, hi, stop):
+    return driver._read_up(counts, lists, lo, hi, stop)
 
 
 @pytest.mark.parametrize("has_bits", [False, True])  # posting lists are never read as bits, or at once
