@@ -65,4 +65,6 @@ def test_under_each_table(corpus, tmp_path):
     line = f"bleu-2+rouge-l|refs:{refs}|bca:200:4|v{version}"
     assert short_signature(json.loads(json.dumps(table.signature))) == line
     assert line.replace("|", r"\|") in table.text("md")
-    assert line.replace("|", r"\textbar{}") in table.text("tex")
+    assert f"\n% Signature: {line}\n" in table.text("tex")  # a table for a paper does not print it
+    full = compare({"x": scores, "y": scores}, resamples=200, seed=4, layout=mo.Layout(style="full"))
+    assert line.replace("|", r"\textbar{}") in full.text("tex")
