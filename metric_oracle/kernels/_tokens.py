@@ -17,8 +17,11 @@ def find_tokens(content, text_ptr, role):
     """Cut texts into tokens by a regular expression; parameters and results are those of `split_tokens`."""
     starts, parts = (re.escape(bytes(np.flatnonzero(some).astype(np.uint8))) for some in (role != BLANK, role == PART))
     token = re.compile(b"[%b][%b]*" % (starts, parts), re.DOTALL)
-    raw, spans, number = content.tobytes(), [], {}
-    ids, ptr = [], [0]
+    raw = content.tobytes()
+    spans: list[tuple[int, int]] = []
+    number: dict[bytes, int] = {}
+    ids: list[int] = []
+    ptr = [0]
     for first, last in pairwise(text_ptr.tolist()):
         for found in token.finditer(raw, first, last):
             token_id = number.setdefault(found[0], len(number))
