@@ -599,9 +599,9 @@ def small_markdown(rows: Sequence[Row]) -> str:
     lines = [
         [
             f"`{row['name']}`",
-            f"{1e6 * row['value']:,.3g} µs",
+            f"{1e6 * row['value']:{',.0f' if row['value'] >= 1e-4 else '.3g'}} µs",
             f"{row['pairs']:,.0f}",
-            f"{row['queries']} test reports, {row['corpus']}",
+            f"{row['queries']} of {row['tests']} test reports, {row['corpus']}",
             "yes" if row["same"] else "no",
         ]
         for row in rows

@@ -1368,4 +1368,6 @@ def test_plain_scorers_are_measured_beside_kernels(tmp_path, capsys):
     assert [row["name"] for row in rows] == ["bleu-4", "radgraph", "labels:agreement"]
     assert all(row["same"] and 0 < row["value"] < 0.01 and row["queries"] >= 1 for row in rows)
     table = report.small_markdown(rows)
-    assert re.search(r"\| `labels:agreement` \| [\d.,]+ µs \| 500,000 \| \d test reports, synthetic \| yes \|", table)
+    assert re.search(
+        r"\| `labels:agreement` \| [\d.,]+ µs \| 500,000 \| \d of 6 test reports, synthetic \| yes \|", table
+    )
