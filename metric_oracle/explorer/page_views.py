@@ -41,7 +41,9 @@ def overview(cases: Cases) -> dict[str, Any]:
         "copies": copies_sentence(copies, on_axes, cases.index is not None and cases.queries is not None),
         "differ": alone_sentence(alone(cases), titles, n_differ, len(cases.ids)),
         "cards": [_card(cases, card) for card in telling(cases, on_axes)],
-        "sections": pools(cases),
+        "pools": pools(cases),
+        "all_link": "/cases",
+        "case_link": "/case/%d",
         **drawn(on_axes),
     }
 
@@ -58,7 +60,7 @@ def _card(cases: Cases, card: Telling) -> dict[str, Any]:
     return {
         "rule": card.rule,
         "id": cases.ids[card.q],
-        "link": f"/case/{card.q}",
+        "q": card.q,
         "reference": reference,
         "texts": texts,
         "marked": [marked([Segment(text or "")], places_of_text) for text, places_of_text in sides],

@@ -49,6 +49,30 @@ def table(cases: Cases, address: Address) -> dict[str, Any]:
     }
 
 
+def whole_table(cases: Cases) -> dict[str, Any]:
+    """Return the table of all test reports and columns on one page, by disagreement, for a page without a server.
+
+    Its `views` are the choices of columns: their name, and the places in the table of those that they show.
+    """
+    choice, positions = Choice(), informative(cases)
+    order = [i for _, of_system in systems(cases, positions) for i in of_system]
+    usual = shown_columns(cases, choice)
+    named = [(name, shown_columns(cases, Choice(under=i))) for i, name in enumerate(cases.metric_names)]
+    if len({cases.columns[i].metric for i in usual}) > 1:
+        named.insert(0, ("models and oracles", usual))
+    views = [] if fits(cases, positions) else [*named, (f"all {len(positions)} columns", positions)]
+    return {
+        "choice": asdict(choice),
+        "has_ratings": cases.rated is not None,
+        "labels": [name for name in LABELS if name in cases.frame.columns],
+        "columns": [cases.columns[i].name for i in order],
+        "constant": [column.name for i, column in enumerate(cases.columns) if i not in positions],
+        "headings": _headings(cases, Address(), positions),
+        "views": [(name, [order.index(i) for i in shown]) for name, shown in views],
+        "rows": _row_views(cases, Address(), positions, choose(cases, choice)),
+    }
+
+
 def rows_of_table(cases: Cases, address: Address) -> dict[str, list[Any]]:
     """Return the columns of the whole table, with all systems, for the test reports that an address chooses."""
     order = choose(cases, address.choice)
@@ -191,6 +215,7 @@ def _row_views(cases: Cases, address: Address, columns: Sequence[int], frame: pl
         reference, text = cases.reference(q), None if best is None else best.text
         rows.append(
             {
+                "q": q,
                 "id": cases.ids[q],
                 "link": link(f"/case/{q}", address.filters),
                 "reference": _preview(reference),
@@ -199,6 +224,8 @@ def _row_views(cases: Cases, address: Address, columns: Sequence[int], frame: pl
                 "is_same": text is not None and text == reference,
                 "scores": [(row[column.name], _steps(row[column.name], *scale(column.metric))) for column in order],
                 "differ": row["differ"],
+                "ties": row["ties"],
+                "labels": [i for i, name in enumerate(LABELS) if row.get(name)],
                 "notes": [
                     *["fallback"] * row["fallback"],
                     *["not proven"] * row["inexact"],

@@ -326,13 +326,47 @@ def test_the_report_in_one_file(driver, nasty, tmp_path):
     write_report(nasty, out)
     said(driver)
     driver.get(out.as_uri())
-    driver.execute_script("document.querySelectorAll('th[data-column] button')[1].click()")
-    cells = driver.execute_script(
-        "return [...document.querySelector('table').tBodies[0].rows].map(r => r.cells[2].textContent)"
-    )
+    shown = "[...document.querySelector('table.reports').tBodies[0].rows].filter(r => !r.hidden)"
+    first = driver.execute_script(f"return {shown}.map(r => r.dataset.q)")
+    driver.execute_script("document.querySelectorAll('.index th button')[0].click()")
+    cells = driver.execute_script(f"return {shown}.map(r => r.cells[2].textContent)")
     scores = [float(cell) for cell in cells]
     assert len(scores) == 120
     assert scores == sorted(scores, reverse=True)
+    order = driver.execute_script(f"return {shown}.map(r => r.dataset.q)")
+    assert order != first
+    cases = "[...document.querySelectorAll('details.folded')]"
+    assert driver.execute_script(f"return {cases}.map(c => c.id.slice(7))") == order
+    driver.execute_script("document.querySelector('[data-order=disagreement]').click()")
+    assert driver.execute_script(f"return {shown}.map(r => r.dataset.q)") == first
+    assert said(driver) == []
+
+
+def test_the_report_is_filtered_and_opened(driver, every, tmp_path):
+    out = tmp_path / "page.html"
+    write_report(every, out)
+    said(driver)
+    driver.get(out.as_uri())
+    rows = "[...document.querySelectorAll('.index tbody tr')].filter(r => !r.hidden).map(r => Number(r.dataset.q))"
+    assert len(driver.execute_script(f"return {rows}")) == len(every.ids)
+    driver.find_element("css selector", "#filters summary").click()
+    driver.find_element("name", "ties").send_keys("1")
+    expected = every.frame.filter(every.frame["ties"] > 1)["q"].to_list()
+    assert 0 < len(expected) < len(every.ids)
+    assert sorted(driver.execute_script(f"return {rows}")) == expected
+    words = f"{len(expected)} of {len(every.ids)} test reports."
+    assert driver.find_element("id", "shown").text == words
+    open_cases = "document.querySelectorAll('details.folded[open]').length"
+    driver.find_element("css selector", "[data-open='1']").click()
+    wait(driver, f"{open_cases} === {len(expected)}")
+    wait(driver, "[...document.querySelectorAll('details.folded[open]')].every(c => c.querySelector('.evidence'))")
+    driver.find_element("css selector", "#filters [type=reset]").click()
+    wait(driver, f"document.getElementById('shown').textContent.startsWith('{len(every.ids)} of')")
+    driver.find_element("css selector", "[data-open='']").click()
+    wait(driver, f"{open_cases} === 0")
+    driver.find_element("css selector", ".index tbody a").click()
+    wait(driver, f"{open_cases} === 1")
+    assert problems(driver) == []
     assert said(driver) == []
 
 
