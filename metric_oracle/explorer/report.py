@@ -73,8 +73,8 @@ def _packed(contents: Sequence[dict[str, Any]]) -> str:
 
     Of a page that has them as they are, they would be nine tenths.
     """
-    body = templates.get_template("report_case.html").module.body
-    bodies = {content["q"]: body(content, True) for content in contents}
+    macros: Any = templates.get_template("report_case.html").module
+    bodies = {content["q"]: macros.body(content, True) for content in contents}
     return base64.b64encode(gzip.compress(json.dumps(bodies).encode(), mtime=0)).decode()
 
 
