@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER
 from metric_oracle.explorer.first_page import Mark, Strip
 
 # Drawn around (0, 0). A role has its own shape as well as its own colour.
@@ -17,39 +18,88 @@ SHAPES = {
     "perfect": "M0,-7.5L6,0L0,7.5L-6,0z",
 }
 _WIDTH = 1150  # pixels of a strip on a wide screen, on which names are kept apart
+_SHARED = 28  # letters of the names that one label lists
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_KINDS = {  # of marks that share a label
+    MODEL: "models", ORACLE: "oracles", OTHER: "oracles",
+    "chance": "baselines", "frequent": "baselines", "perfect": "baselines",
+}  # fmt: skip
 _MARGIN = 2  # per cent of a strip left free on both sides
 
 
 def places(strip: Strip) -> dict[str, Any]:
-    """Return where the marks of a strip, their names and the ticks of its axis are, in per cent of its width.
+    """Return where the marks of a strip, their labels and the ticks of its axis are, in per cent of its width.
 
-    The best score is on the right, also where lower is better.
+    The best score is on the right, also where lower is better. The labels of the oracles of
+    other metrics are on a second line.
     """
-    marks: list[dict[str, Any]] = []
-    ends_of_level: list[float] = []
-    for mark in strip.marks:
-        x = position(strip, mark.mean)
-        half = 3.7 * len(_short(mark.name)) + 8
-        left = min(max(x / 100 * _WIDTH - half, 0), _WIDTH - 2 * half)
-        level = next((i for i, end in enumerate(ends_of_level) if end <= left), len(ends_of_level))
-        ends_of_level[level : level + 1] = [left + 2 * half]
-        anchor = "start" if left == 0 else "end" if left >= _WIDTH - 2 * half - 1 else "middle"
-        marks.append(
+    at = [(position(strip, mark.mean), mark) for mark in strip.marks]
+    lines = [[one for one in at if (one[1].role != OTHER) == is_first] for is_first in (True, False)]
+    labels = [
+        {**label, "y": 52 + 16 * number} for number, line in enumerate(filter(None, lines)) for label in _labels(line)
+    ]
+    return {
+        "height": 42 + 16 * max(1, len([line for line in lines if line])),
+        "ticks": [(f"{position(strip, value):.2f}%", f"{value:g}") for value in _ticks(strip.low, strip.high)],
+        "marks": [
             {
                 "x": f"{x:.2f}%",
                 "ends": mark.ends and sorted(f"{position(strip, end):.2f}%" for end in mark.ends[:2]),
                 "role": mark.role,
-                "name": _short(mark.name),
+            }
+            for x, mark in at
+        ],
+        "labels": labels,
+    }
+
+
+def _labels(line: Sequence[tuple[float, Mark]]) -> list[dict[str, Any]]:
+    """Return the labels of one line, which do not overlap: marks within the width of a label share one.
+
+    `line` has the places of marks and the marks, in the order of the axis.
+    """
+    groups = [[one] for one in line]
+    i = 0
+    while i + 1 < len(groups):
+        if _span(groups[i])[1] > _span(groups[i + 1])[0]:
+            groups[i : i + 2] = [groups[i] + groups[i + 1]]
+            i = max(i - 1, 0)
+        else:
+            i += 1
+    labels = []
+    for group in groups:
+        left, right = _span(group)
+        anchor = "start" if left == 0 else "end" if right == _WIDTH else "middle"
+        roles = {mark.role for _, mark in group}
+        labels.append(
+            {
+                "text": _label(group),
+                "role": roles.pop() if len(roles) == 1 else "" if roles & {MODEL, ORACLE} else OTHER,
                 "anchor": anchor,
-                "label_x": {"start": "0%", "end": "100%"}.get(anchor, f"{x:.2f}%"),
-                "label_y": 52 + 16 * level,
+                "x": {"start": "0%", "end": "100%"}.get(anchor, f"{(left + right) / 2 / _WIDTH * 100:.2f}%"),
             }
         )
-    return {
-        "height": 42 + 16 * max(1, len(ends_of_level)),
-        "ticks": [(f"{position(strip, value):.2f}%", f"{value:g}") for value in _ticks(strip.low, strip.high)],
-        "marks": marks,
-    }
+    return labels
+
+
+def _span(group: Sequence[tuple[float, Mark]]) -> tuple[float, float]:
+    """Return where the label of a group begins and ends, in pixels, with a space on both sides."""
+    width = 7.4 * len(_label(group)) + 16
+    left = (group[0][0] + group[-1][0]) / 200 * _WIDTH - width / 2
+    left = min(max(left, 0), _WIDTH - width)
+    return left, left + width
+
+
+def _label(group: Sequence[tuple[float, Mark]]) -> str:
+    """Return the names of a group; for more than fit beside one another, how many there are, and their range."""
+    names = ", ".join(_short(mark.name) for _, mark in group)
+    if len(group) == 1 or len(names) <= _SHARED:
+        return names
+    kinds = {_KINDS[mark.role] for _, mark in group}
+    kind = kinds.pop() if len(kinds) == 1 else "systems"
+    means = sorted(mark.mean for _, mark in group)
+    number = _NUMBERS[len(group)] if len(group) < len(_NUMBERS) else f"{len(group)}"
+    return f"{number} {kind} {means[0]:z.2f} to {means[-1]:z.2f}"
 
 
 def position(strip: Strip, value: float) -> float:

@@ -99,8 +99,14 @@ def systems(cases: Cases, on_axes: Iterable[Strip]) -> dict[str, Any]:
             row["above"], row["above_link"] = _furthest(cases, {**parameters, "turn": "1"}, int((better > 0).sum()))
         rows.append(row)
     content = drawn(on_axes)
-    content["strips"] = [(*one, [row for row in rows if row["metric"] == one[0].metric]) for one in content["strips"]]
+    content["strips"] = [(strip, at, _by_mean(strip, rows)) for strip, at in content["strips"]]
     return {**content, "rows": rows, "sections": sections(cases)}
+
+
+def _by_mean(strip: Strip, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a strip's metric, the best mean first, those without a mean last."""
+    of_metric = [row for row in rows if row["metric"] == strip.metric]
+    return sorted(of_metric, key=lambda row: (row["mean"] is None, -strip.sign * (row["mean"] or 0)))
 
 
 def _ends(name: str, interval: Any) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""The table of test reports: its filters, histograms, headings grouped by system, and what a row shows of a report."""
+"""The table of test reports: its filters, histograms, headings grouped by metric, and what a row shows of a report."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,13 +10,14 @@ import polars as pl
 
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.explorer.addresses import ROWS, Address, Choice, choose, link
-from metric_oracle.explorer.cases import MODEL, ORACLE, Cases
+from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER, Cases
 
 _ROOM = 780  # pixels for columns, beside ids and words, in a window of 1,248
 _LETTER, _MARGINS, _SHORTEST = 10, 20, 6  # pixels of a letter in a heading and of the margins of a column; letters
 _STEPS = 20  # lengths of the bar in a score cell
 _PREVIEW = 240  # characters of a text that are sent; the style sheet cuts them to one line
 _BARS = 20  # bars per histogram
+_ORDER = (MODEL, ORACLE, OTHER, "frequent", "chance", "perfect")  # of the columns of a metric, by role
 _VIEW = {"sort", "minus", "files", "turn", "under", "all"}  # which order and which columns; the others are filters
 
 
@@ -55,7 +56,7 @@ def whole_table(cases: Cases) -> dict[str, Any]:
     Its `views` are the choices of columns: their name, and the places in the table of those that they show.
     """
     choice, positions = Choice(), informative(cases)
-    order = [i for _, of_system in systems(cases, positions) for i in of_system]
+    order = [i for _, of_metric in metrics(cases, positions) for i in of_metric]
     usual = shown_columns(cases, choice)
     named = [(name, shown_columns(cases, Choice(under=i))) for i, name in enumerate(cases.metric_names)]
     if len({cases.columns[i].metric for i in usual}) > 1:
@@ -125,22 +126,27 @@ def fits(cases: Cases, positions: Sequence[int]) -> bool:
         return _LETTER * max(_SHORTEST, *map(len, name.split() or [""])) + _MARGINS
 
     widths = [
-        max(width(system), sum(width(cases.columns[i].metric) for i in columns))
-        for system, columns in systems(cases, positions)
+        max(width(metric), sum(width(cases.columns[i].system) for i in columns))
+        for metric, columns in metrics(cases, positions)
     ]
     return sum(widths) <= _ROOM
 
 
-def systems(cases: Cases, positions: Sequence[int]) -> list[tuple[str, list[int]]]:
-    """Return each system and the positions of its columns among `positions`, in the order of their first columns."""
+def metrics(cases: Cases, positions: Sequence[int]) -> list[tuple[str, list[int]]]:
+    """Return each metric, in the order of the files, and the positions of its columns among `positions`.
+
+    They are in the order models, the metric's oracle, other oracles, baselines.
+    """
     grouped: dict[str, list[int]] = {}
     for i in positions:
-        grouped.setdefault(cases.columns[i].system, []).append(i)
-    return list(grouped.items())
+        grouped.setdefault(cases.columns[i].metric, []).append(i)
+    return [
+        (metric, sorted(of, key=lambda i: (_ORDER.index(cases.columns[i].role), i))) for metric, of in grouped.items()
+    ]
 
 
 def _headings(cases: Cases, address: Address, columns: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the systems, each with its columns: metric, link that sorts by it, and direction of the order."""
+    """Return the metrics, each with its columns: system, link that sorts by it, and direction of the order."""
     choice = address.choice
 
     def heading(i: int) -> dict[str, Any]:
@@ -149,14 +155,14 @@ def _headings(cases: Cases, address: Address, columns: Sequence[int]) -> list[di
         rises = (column.sign > 0) == choice.turn
         turn = 1 if is_here and not choice.turn else None
         return {
-            "name": column.metric,
-            "is_lower_better": column.sign < 0,
+            "name": column.system,
             "sorted": ("ascending" if rises else "descending") if is_here else "",
             "link": link("/cases", address.filters, sort=i, minus=None, files=None, turn=turn),
         }
 
     return [
-        {"system": system, "columns": [heading(i) for i in of_system]} for system, of_system in systems(cases, columns)
+        {"metric": metric, "is_lower_better": cases.columns[of[0]].sign < 0, "columns": [heading(i) for i in of]}
+        for metric, of in metrics(cases, columns)
     ]
 
 
@@ -206,7 +212,7 @@ def _row_views(cases: Cases, address: Address, columns: Sequence[int], frame: pl
     """
     oracles = [i for i, column in enumerate(cases.columns) if column.role == ORACLE]
     oracle = address.choice.sort if address.choice.sort in oracles else oracles[0] if oracles else None
-    order = [cases.columns[i] for _, of_system in systems(cases, columns) for i in of_system]
+    order = [cases.columns[i] for _, of_metric in metrics(cases, columns) for i in of_metric]
     scale = cache(lambda metric: scale_of(cases, metric))
     rows = []
     for row in frame.to_dicts():

@@ -12,7 +12,16 @@ import pytest
 
 from metric_oracle.base.errors import InputError
 from metric_oracle.explorer.cases import read_cases
-from metric_oracle.explorer.first_page import alone, copies_of, oracle_texts, signed_distance, strips, telling
+from metric_oracle.explorer.first_page import (
+    Mark,
+    Strip,
+    alone,
+    copies_of,
+    oracle_texts,
+    signed_distance,
+    strips,
+    telling,
+)
 from metric_oracle.explorer.first_page_view import places, position, verdict, verdicts
 from metric_oracle.findings.results import Scores
 from metric_oracle.tables.compare import compare
@@ -268,3 +277,40 @@ def test_systems_are_compared_once(whole, monkeypatch):
     for path in ("/", "/systems", "/systems.csv", "/"):
         assert client.get(path).status_code == 200
     assert len(calls) == len({column.metric for column in whole.columns})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_labels_of_an_axis_stand_apart_and_name_or_count_all_marks(seed):
+    rng = np.random.default_rng(seed)
+    roles = ["chance", "frequent", "perfect", "oracle", *["other"] * 4, *["model"] * 3]
+    names = [f"a {role} {i}" * int(rng.integers(1, 3)) for i, role in enumerate(roles)]
+    means = rng.random(len(roles)) ** 2
+    marks = [Mark(name, role, i, mean) for i, (name, role, mean) in enumerate(zip(names, roles, means, strict=True))]
+    strip = Strip("bleu-2", bool(seed % 2), 9, sorted(marks, key=lambda one: (1 if seed % 2 else -1) * one.mean), 0, 1)
+    labels = places(strip)["labels"]
+    assert len({one["y"] for one in labels}) == 2
+    number_of = {word: number for number, word in enumerate(["two", "three", "four", "five", "six", "seven"], start=2)}
+    form = re.compile(r"(\w+) (?:models|oracles|baselines|systems) (0\.\d\d) to (0\.\d\d)")
+    numbers = [form.fullmatch(one["text"]) for one in labels]
+    named = [len(one["text"].split(", ")) for one in labels]
+    shown = [number_of[found[1]] if found else n for found, n in zip(numbers, named, strict=True)]
+    assert sum(shown) == len(marks)
+    for found in filter(None, numbers):
+        assert {found[2], found[3]} <= {f"{mean:.2f}" for mean in means}
+    for y in (52, 68):
+        ends = []
+        for one in (one for one in labels if one["y"] == y):
+            width, x = 7.4 * len(one["text"]), 11.5 * float(one["x"].rstrip("%"))
+            left = {"start": x, "middle": x - width / 2, "end": x - width}[one["anchor"]]
+            ends += [left, left + width]
+        assert ends == sorted(ends)
+
+
+def test_the_systems_are_sorted_by_their_means(whole):
+    page = client_of(whole).get("/systems").text
+    tables = re.findall(r'aria-label="Systems under .*?</table>', page, re.DOTALL)
+    means = re.compile(r'</th><td class="number">[\d,]+</td><td class="number">([\d.]+)')
+    for strip, table in zip(strips(whole, copies_of(whole)), tables, strict=True):
+        shown = list(map(float, means.findall(table)))
+        assert len(shown) == len(strip.marks)
+        assert shown == sorted(shown, reverse=strip.higher_is_better)
