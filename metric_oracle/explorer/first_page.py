@@ -15,7 +15,7 @@ from metric_oracle.base.errors import MetricOracleError
 from metric_oracle.corpora.label_tables import LABELS
 from metric_oracle.corpora.texts import folded
 from metric_oracle.explorer.cases import MODEL, ORACLE, OTHER, Cases
-from metric_oracle.explorer.exhibits import opposites
+from metric_oracle.explorer.exhibits import Opposites, opposites
 from metric_oracle.explorer.opposites import of_texts
 from metric_oracle.findings.results import Scores
 from metric_oracle.indexes.ngrams import Span
@@ -257,17 +257,33 @@ def _contradiction(cases: Cases, of_oracles: OracleTexts, shown_before: set[int]
         column = cases.columns[i]
         better = column.sign * column.values
         rank = np.argsort(np.argsort(np.nan_to_num(better, nan=-np.inf), kind="stable")) / len(better)
-        contradictions += [(-float(rank[q]), i, q, row, text, line) for q, row, text, line in _opposed(cases, i, texts)]
-    for _, i, q, row, text, line in sorted(contradictions, key=itemgetter(0)):
-        contradicting = opposites(cases, q, row, text)  # what the page of the test report shows
-        if q not in shown_before and contradicting.pairs:
-            rule = f"An oracle seems to contradict its test report: {line}"
+        contradictions += [(-float(rank[q]), i, q, row, text) for q, row, text in _opposed(cases, i, texts)]
+    for _, i, q, row, text in sorted(contradictions, key=itemgetter(0)):
+        contradicting = opposites(cases, q, row, text)  # what the page of the test report says and marks
+        told = _told(contradicting)
+        if q not in shown_before and told:
+            rule = f"An oracle seems to contradict its test report: {told}"
             return Telling(rule, q, [(_oracle(cases, i, q), text)], contradicting.places)
     return None
 
 
-def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield the position of each test report that an oracle's report may contradict, its row and text, and in what.
+def _told(contradicting: Opposites) -> str:
+    """Return in words a contradiction that is marked in both texts, "" if none is: by the labels, if they have one."""
+    in_reference, in_candidate = ([*of_side.values()] for of_side in contradicting.places or ({}, {}))
+    marked = [
+        (source, one)
+        for source, one in contradicting.pairs
+        if one.about != "No Finding" and one.in_candidate in in_reference and one.in_reference in in_candidate
+    ]
+    for source, (about, there, here) in sorted(marked, key=lambda pair: pair[0] != "CheXbert")[:1]:
+        if source == "CheXbert":
+            return f"{about} is {there} there and {here} in the oracle, by the labels"
+        return f"{about}: “{there}” there, “{here}” in the oracle"
+    return ""
+
+
+def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tuple[int, int, str]]:
+    """Yield the position of each test report that an oracle's report may contradict, with its row and text.
 
     If both reports have CheXbert labels, these are compared; otherwise opposite words in the texts, such as "left" and
     "right". `i` is the oracle's column, `texts` the text that it chose for each test report.
@@ -281,15 +297,10 @@ def _opposed(cases: Cases, i: int, texts: Sequence[str | None]) -> Iterator[tupl
             continue
         row = int(rows[file.first[q]])
         if labels is not None and (pair := labels(q, row)) is not None:
-            opposed = np.flatnonzero((pair[0] * pair[1] == -1) & (np.array(LABELS) != "No Finding"))
-            if len(opposed):
-                sides = ("positive", "negative") if pair[0][opposed[0]] == 1 else ("negative", "positive")
-                line = f"{LABELS[opposed[0]]} is {sides[0]} there and {sides[1]} in the oracle, by the labels"
-                yield q, row, text, line
-            continue
-        for opposite in of_texts(reference, text)[:1]:
-            line = f"{opposite.about}: “{opposite.in_reference}” there, “{opposite.in_candidate}” in the oracle"
-            yield q, row, text, line
+            if ((pair[0] * pair[1] == -1) & (np.array(LABELS) != "No Finding")).any():
+                yield q, row, text
+        elif of_texts(reference, text):
+            yield q, row, text
 
 
 def _labels(cases: Cases) -> Callable[[int, int], tuple[np.ndarray, np.ndarray] | None] | None:

@@ -37,6 +37,11 @@ _ENDS = {
     "with", "within",
 }  # fmt: skip
 _SIDES = {"side", "sides"}
+# Words of places. What two sentences say of one is of the same finding only if they share another word.
+_PLACES = {
+    "apex", "apices", "base", "bases", "chest", "field", "fields", "hemidiaphragm", "hemithorax", "hilum", "lobe",
+    "lobes", "lower", "lung", "lungs", "middle", "region", "thorax", "upper", "zone", "zones",
+}  # fmt: skip
 
 
 class Opposite(NamedTuple):
@@ -60,14 +65,31 @@ def of_graphs(reference: Graph, candidate: Graph) -> list[Opposite]:
     """Return the contradictions between the graphs of two reports.
 
     An entity is present in one and absent in the other; or words of side, severity or change that exclude one another
-    modify the same entity. If one graph says both, there is no contradiction.
+    modify the same entity. If one graph says both, there is no contradiction; nor if the side of a place differs, such
+    as a lobe, at which the graphs locate different observations.
     """
     sides = [_statements(graph) for graph in (reference, candidate)]
+    located = [_located(graph) for graph in (reference, candidate)]
     return [
         Opposite(target, *(", ".join(sorted(side[target, kind])) for side in sides))
-        for target, kind in sorted(sides[0].keys() & sides[1].keys())
+        for target, kind in sorted(sides[0].keys() & sides[1].keys(), key=lambda one: (one[0] in located[0], one))
         if _excludes(*(side[target, kind] for side in sides))
+        and not (kind == "side" and _differ(*(one.get(target) for one in located)))
     ]
+
+
+def _located(graph: Graph) -> dict[str, set[str]]:
+    """Return the observations that a graph locates at each place, in lower case."""
+    located: dict[str, set[str]] = {words.lower(): set() for words, label in graph.entities if "ANAT" in label.upper()}
+    for (words, label), (target, _), _ in graph.relations:
+        if "OBS" in label.upper() and target.lower() in located and words.lower() not in _KIND_OF:
+            located[target.lower()].add(words.lower())
+    return located
+
+
+def _differ(one: set[str] | None, other: set[str] | None) -> bool:
+    """Return whether two graphs locate no observation in common at a place; None is of an entity that is no place."""
+    return one is not None and other is not None and not one & other
 
 
 def _statements(graph: Graph) -> dict[tuple[str, str], set[str]]:
@@ -95,35 +117,50 @@ def _statements(graph: Graph) -> dict[tuple[str, str], set[str]]:
 def of_texts(reference: str, candidate: str) -> list[Opposite]:
     """Return the words of both texts that exclude one another and modify the same word.
 
-    Where one text has words of two sets of a kind, nothing is a contradiction.
+    Where one text has words of two sets of a kind, nothing is a contradiction; nor where the word is a place, such as
+    "lobe", and the sentences have no other word in common.
     """
     sides = [list(_listed_words(text)) for text in (reference, candidate)]
     contradicting = []
     for kind in CONTRARY:
-        of_kind = [[(word, about) for word, about in side if _KIND_OF[word][0] == kind] for side in sides]
-        words = [{word for word, _ in side} for side in of_kind]
+        of_kind = [[one for one in side if _KIND_OF[one[0]][0] == kind] for side in sides]
+        words = [{word for word, *_ in side} for side in of_kind]
         if not _excludes(*words) or any(len({_KIND_OF[word] for word in side}) > 1 for side in words):
             continue
-        pairs = ((a, b, one) for a, here in of_kind[0] for b, there in of_kind[1] for one in here if one in there)
+        pairs = (
+            (a, b, one)
+            for a, here, near_a in of_kind[0]
+            for b, there, near_b in of_kind[1]
+            for one in here
+            if one in there and (one not in _PLACES or near_a & near_b)
+        )
         first = next(pairs, None)
         if first is not None:
             contradicting.append(Opposite(first[2], first[0], first[1]))
     return contradicting
 
 
-def _listed_words(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each word of the list with what it modifies: the last word of the phrase behind it, "left lung base".
+def _listed_words(text: str) -> Iterator[tuple[str, list[str], set[str]]]:
+    """Yield each word of the list with what it modifies, and the words of its sentence that name no place.
 
-    Where there is none, "effusion on the left side", these are the words of its sentence in front of it.
+    It modifies the last word of the phrase behind it, "left lung base". Where there is none, "effusion on the left
+    side", these are the words of its sentence in front of it.
     """
     for sentence in _SENTENCE.split(text.lower()):
+        near = (
+            {word for word in _TOKEN.findall(sentence) if len(word) > _SHORT}
+            - _PLACES
+            - _SIDES
+            - _ENDS
+            - _KIND_OF.keys()
+        )
         before: list[str] = []
         for clause in _CLAUSE.findall(sentence):
             words = _TOKEN.findall(clause)
             for i, word in enumerate(words):
                 if word in _KIND_OF:
                     phrase = _phrase(words[i + 1 :])
-                    yield word, phrase[-1:] or [one for one in before[::-1] if len(one) > _SHORT]
+                    yield word, phrase[-1:] or [one for one in before[::-1] if len(one) > _SHORT], near
                 else:
                     before.append(word)
 

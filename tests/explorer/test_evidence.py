@@ -274,6 +274,13 @@ def test_opposites_of_graphs():
     # What both say, and what is uncertain, is no contradiction.
     assert opposites.of_graphs(stated("edema OBS-DA", "edema OBS-DP"), stated("edema OBS-DP")) == []
     assert opposites.of_graphs(stated("edema OBS-U"), stated("edema OBS-DA")) == []
+    # The side of a place contradicts only what both locate there.
+    left, right = (
+        stated("lobe ANAT-DP", "opacity OBS-DP", "opacity > lobe", f"{side} > lobe") for side in ("left", "right")
+    )
+    stent = stated("lobe ANAT-DP", "stent OBS-DP", "stent > lobe", "left > lobe")
+    assert opposites.of_graphs(left, right) == [("lobe", "left", "right")]
+    assert opposites.of_graphs(stent, right) == []
     spelt = stated("edema Observation::definitely absent"), stated("edema Observation::definitely present")
     assert opposites.of_graphs(*spelt) == [("edema", "absent", "present")]
 
@@ -344,6 +351,7 @@ def test_opposites_of_labels():
         ("Opacity at the left lung base.", "Lung base opacity, enlarged right ventricle.", []),  # of other things
         ("The left lung base is clear.", "Clear. Pacer lead to the right ventricle over the lung base.", []),
         ("Mild edema of the lungs.", "Edema, large hernia, clear lungs.", []),
+        ("Stent over the left upper lobe.", "Opacity in the right lower lobe.", []),  # of two findings in a lobe
         ("Left effusion.", "Left and right effusion.", []),  # one text says both
         ("No effusion.", "Small effusion.", []),  # a word of another kind
         ("Small effusion.", "Minimal effusion.", []),
