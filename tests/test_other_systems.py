@@ -56,6 +56,7 @@ for module, prefixes in PREFIXES.items():
     for name in dir(module):
         if (name + "$").startswith(prefixes):
             delattr(module, name)
+os.process_cpu_count = os.cpu_count  # as Python 3.13 has it there
 
 from metric_oracle.base import operating_system
 from metric_oracle.kernels import _target
@@ -158,6 +159,7 @@ def elsewhere(monkeypatch, tmp_path):
     monkeypatch.setattr(operating_system, "_PROC", tmp_path / "proc")
     for module, name in ((os, "sched_getaffinity"), (os, "posix_fallocate"), (mmap, "MADV_DONTNEED")):
         monkeypatch.delattr(module, name)
+    monkeypatch.setattr(os, "process_cpu_count", os.cpu_count, raising=False)  # as Python 3.13 has it there
     usage = resource.getrusage
     monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=usage(who).ru_maxrss * 1024))
     monkeypatch.setattr(operating_system, "sys", SimpleNamespace(platform="darwin"))

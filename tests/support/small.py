@@ -11,6 +11,7 @@ import pytest
 from numba.core import compiler
 
 import metric_oracle as mo
+from metric_oracle.encoders import token_states
 from metric_oracle.retrieval import kernels
 from support import beside, write_corpus
 from support.encoder import FakeEncoder
@@ -67,6 +68,7 @@ def stand_in(patch: pytest.MonkeyPatch) -> None:
     """Let encoders of token states be fake ones."""
     for module in ("indexes.bertscore", "encoders.token_states"):
         patch.setattr(f"metric_oracle.{module}.TokenEncoder", FakeEncoder)
+    patch.setattr(token_states, "_digest", lambda encoder, *rest: repr((encoder.signature, *rest)))  # without PyTorch
 
 
 def written(answer: Any) -> Any:

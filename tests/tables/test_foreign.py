@@ -179,4 +179,4 @@ def test_report_command(oracle, files, tmp_path):
     )
     assert (code, err) == (0, f"{out}: 30 test reports, scores only\n")
     assert "green_score of a" in out.read_text()
-    assert f"{values['a'].mean():.4f}" in out.read_text()
+    assert f"{values['a'].mean():.3f}" in out.read_text()
