@@ -19,7 +19,7 @@ _FAMILIES = {"AMD64": "x86_64", "aarch64": "arm64"}
 
 
 def n_threads() -> int:
-    """Return the number of cores that this process may use; without `sched_getaffinity`, that of the machine."""
+    """Return the number of cores that this process may use; where no system call tells it, all of the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -65,7 +65,7 @@ def peak_memory() -> int:
 
 
 def release_pages(mapped: mmap.mmap, first: int = 0, size: int | None = None) -> None:
-    """Release the pages of a mapped file, or of its `size` bytes from `first` on, until they are read again.
+    """Take the pages of a mapped file, or of its `size` bytes from `first` on, out of memory; reading loads them again.
 
     Without `MADV_DONTNEED`, the system itself releases them when it needs memory.
     """

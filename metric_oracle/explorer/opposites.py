@@ -37,7 +37,8 @@ _ENDS = {
     "with", "within",
 }  # fmt: skip
 _SIDES = {"side", "sides"}
-# Words of places. What two sentences say of one is of the same finding only if they share another word.
+# Words for places in the chest. Two sentences that name the same place speak of one finding only if they have another
+# word in common.
 _PLACES = {
     "apex", "apices", "base", "bases", "chest", "field", "fields", "hemidiaphragm", "hemithorax", "hilum", "lobe",
     "lobes", "lower", "lung", "lungs", "middle", "region", "thorax", "upper", "zone", "zones",

@@ -8,7 +8,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,23 +121,18 @@ def panels(n: int, width: float, *, least: float, height: float) -> tuple[list["
     return [*grid[:n]], figure
 
 
-def draw_curve(
-    axes: "Axes",
-    x: Sequence[float],
-    low: Sequence[float],
-    mean: Sequence[float],
-    high: Sequence[float],
-    colour: str,
-    dashes: Any,
-    label: str = "",
-) -> None:
-    """Draw a curve with a dot at each point, over the band of its intervals."""
-    axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
-    axes.plot(x, mean, marker="o", linestyle=dashes, color=colour, markersize=3, linewidth=1.1, label=label)
+def draw_curve(axes: "Axes", points: Sequence[Mapping[str, Any]], colour: str, dashes: str, label: str = "") -> None:
+    """Draw a curve with a dot at each of its points, over the band of their intervals.
+
+    A point has its place under `n`, its height under `mean`, and the ends of its interval under `low` and `high`.
+    """
+    n, low, mean, high = ([point[key] for point in points] for key in ("n", "low", "mean", "high"))
+    axes.fill_between(n, low, high, color=colour, alpha=0.18, linewidth=0)
+    axes.plot(n, mean, marker="o", linestyle=dashes, color=colour, markersize=3, linewidth=1.1, label=label)
 
 
 def draw_dot(axes: "Axes", kind: Dot, mean: float, y: float, interval: tuple[float, float] | None = None) -> None:
-    """Draw a mean at a height, over its interval if it has one."""
+    """Draw a mean as a dot at the height `y`, on the line of its interval if it has one."""
     if interval is not None:  # drawn from end to end: a BCa or legacy interval need not contain the mean
         axes.plot(interval, [y, y], color=kind.colour, linewidth=1.1, solid_capstyle="butt", alpha=0.75)
     axes.plot(mean, y, linestyle="", markersize=4.2, **kind.style)

@@ -177,7 +177,7 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
 
 
 def _sentences(table: PaperTable) -> list[str]:
-    """Return the sentences below a table, where it is not in a paper."""
+    """Return the sentences below a table on a terminal and in Markdown."""
     return [*(table.print.legend if table.print else ()), *table.notes]
 
 
@@ -428,7 +428,7 @@ def _column(table: PaperTable, place: int, how: Print, *, is_folded: bool) -> _P
 
 
 def _folded(text: str, width: float) -> list[str]:
-    """Return the lines of a head that is folded between words where it is wider than `width`; an arrow stays."""
+    """Return a head as lines not wider than `width`, broken between words; an arrow stays beside its word."""
     lines: list[str] = []
     for word in text.replace(" ↑", "\N{NO-BREAK SPACE}↑").replace(" ↓", "\N{NO-BREAK SPACE}↓").split(" "):
         if lines and _width(f"{lines[-1]} {word}") <= width:

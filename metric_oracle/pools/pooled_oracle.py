@@ -119,8 +119,7 @@ class PooledOracle(Finding):
         for drawn, colour, dashes, label in (pool, random):
             rows = [row for row in self.curve.to_pylist() if row["drawn"] is drawn]
             if rows:
-                sizes, low, mean, high = ([row[key] for row in rows] for key in ("n", "low", "mean", "high"))
-                draw_curve(axes, sizes, low, mean, high, colour, dashes, label)
+                draw_curve(axes, rows, colour, dashes, label)
         axes.set_xscale("log")
         ticks = sorted({row["n"] for row in self.curve.to_pylist()})
         axes.set_xticks(ticks, [str(n) for n in ticks])

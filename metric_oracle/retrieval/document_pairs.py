@@ -46,7 +46,7 @@ class Pairs:
 
     metric: Metric
     parts: list[Part]  # those with rows that can be scored; if there is none, the first
-    # Of a search. By default kernels for CPUs score the pairs, or the plain scorer, see `backend_of_pairs`.
+    # That of a search; "auto" outside one, where `backend_of_pairs` chooses what scores given pairs.
     backend: Backend = "auto"
     loaded: dict[Backend, Loaded] = field(init=False, default_factory=dict)  # what `on` loaded
     # Score and components of the plain scorer by distinct query and document, each computed once.
@@ -74,7 +74,7 @@ class Pairs:
         return load_reference(self.metric)
 
     def on(self, backend: Backend) -> Loaded:
-        """Return a backend of the metric, and for each part what it reads of corpus and queries."""
+        """Return a backend of the metric, with what it reads of the corpus and of the queries; each is loaded once."""
         if backend not in self.loaded:
             arrays = [arrays_of(self.metric, part.representation, part.encoded, backend) for part in self.parts]
             self.loaded[backend] = Loaded(load_kernel(self.metric, backend), arrays)

@@ -14,7 +14,7 @@ from metric_oracle.kernels._compiling import NotStoredError, only_stored
 from metric_oracle.kernels.contract import Kernel, ScoredWhole, read_only
 from metric_oracle.records import Metric
 
-# Seconds in which the plain scorer scores a pair of reports of IU X-ray, by kernel: `benchmarks.small`.
+# Seconds that the plain scorer of each kernel takes for a pair of reports, as `benchmarks.small` measured it.
 PLAIN_SECONDS = {
     "bertscore": 5e-3,
     "bleu": 3e-5,
@@ -31,8 +31,8 @@ PLAIN_SECONDS = {
     "sentences": 1.2e-3,
     "temporal": 1e-6,
 }
-# Seconds for which the plain scorer does what a kernel would do in milliseconds, once it is compiled: a search or a
-# scan, and all work under one metric in a process. To compile a kernel takes 7 to 14 s, to load it 0.3 s.
+# Most seconds that the plain scorer may take in the place of a kernel: for one search or scan, and for all work under
+# one metric in a process. To compile a kernel takes 7 to 14 s, to load it 0.3 s.
 SMALL_SEARCH = 1.0
 SMALL = 3.0
 _spent: dict[str, float] = {}  # seconds of plain scorers in this process, by metric

@@ -205,8 +205,7 @@ class BestOf(Finding):
             rows, levels = (
                 [row for row in table.to_pylist() if row["metric"] == metric] for table in (self.curve, self.levels)
             )
-            drawn, (low, mean, high) = [r["n"] for r in rows], ([r[k] for r in rows] for k in ("low", "mean", "high"))
-            draw_curve(axes, drawn, low, mean, high, ORANGE, "-")
+            draw_curve(axes, rows, ORANGE, "-")
             for level, (colour, style) in zip(levels, cycle(LINES), strict=False):
                 axes.axhline(level["mean"], color=colour, linestyle=style, linewidth=1)
                 axes.annotate(
@@ -219,7 +218,7 @@ class BestOf(Finding):
                     fontsize=SMALL,
                 )
             axes.set_xscale("log", base=2)
-            axes.set_xticks(drawn, [str(n) for n in drawn])
+            axes.set_xticks([row["n"] for row in rows], [str(row["n"]) for row in rows])
             axes.minorticks_off()
             axes.set_xlabel("samples drawn (95 % intervals)")
             axes.set_title(f"{literal(metric)}, expected best", loc="left")

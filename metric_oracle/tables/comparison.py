@@ -214,7 +214,7 @@ class Comparison(Finding):
         return self.tables_in("")
 
     def tables_in(self, form: str) -> list[PaperTable]:
-        """Return the tables that a text of a form has; "" is a terminal."""
+        """Return the tables that are printed in a form, "md" or "tex", or on a terminal, ""."""
         if is_for_paper(self.layout, form):
             return [self._paper().table(_paper_notes(self))]
         random, oracles = self.signature["random"], self.signature["oracles"]
@@ -458,7 +458,7 @@ def _metric_notes(comparison: Comparison) -> list[str]:
 
 
 def _whole_notes(comparison: Comparison) -> list[str]:
-    """Return the notes on metrics of which whole sets of reports have a value."""
+    """Return the notes on metrics that score a whole set of reports at once."""
     signature, columns = comparison.signature, comparison.columns
     notes = []
     if any(column.metric.endswith(CORPUS) for column in columns):

@@ -81,18 +81,21 @@ class Layout(Checked, call="layout=mo.Layout({})"):
 
 
 def _of_paper(layout: Layout) -> dict[str, object]:
-    """Return the options that only the table for a paper has, as far as they were given."""
+    """Return the given options that only the table for a paper has, by name."""
     return {name: value for name, value in vars(layout).items() if name != "style" and value}
 
 
 def is_for_paper(layout: Layout, form: str) -> bool:
-    """Return whether a text of a form, the ending of a file, has the table for a paper; "" is a terminal."""
+    """Return whether the table for a paper is printed in a form, "md" or "tex", or on a terminal, ""."""
     return layout.style == PAPER or (layout.style is None and (form == "tex" or bool(_of_paper(layout))))
 
 
 ShownAs = Annotated[
     Layout,
-    Doc("What the printed table and the figure show, see [`Layout`][metric_oracle.Layout]. By default everything."),
+    Doc(
+        "What the printed table and the figure show, see [`Layout`][metric_oracle.Layout]. By default all rows and "
+        "columns."
+    ),
 ]
 
 

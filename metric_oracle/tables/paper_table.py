@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from metric_oracle.findings.cells import number
 from metric_oracle.findings.printed_tables import Entry, PaperTable, Print, plain
@@ -41,11 +42,11 @@ class PaperTables:
         return PaperTable(self._title(), heads, rows, [*notes], print=how)
 
     def _column(self, column: MetricColumn, *, with_interval: bool) -> list[Entry]:
-        """Return the cells of a column, of each system in the order of the rows."""
+        """Return the cells of a column, one for each system, in the order of the rows."""
         metric, is_percent = column.metric, column.metric in self.chosen.percent
         scale, digits = (100, -2) if is_percent else (1, 0)
         form = f"z.{max(0, (self.layout.digits or _DIGITS) + digits)}f"
-        best, second, alike = self._marks(column)
+        best, second, alike = self._marks[metric]
         entries = []
         for name in self.chosen.systems:
             cell = self.cells[name, metric]
@@ -57,7 +58,12 @@ class PaperTables:
             entries.append(Entry(tuple(lines), name in best, name in second, mark))
         return entries
 
-    def _marks(self, column: MetricColumn) -> tuple[list[str], list[str], list[str]]:
+    @cached_property
+    def _marks(self) -> dict[str, tuple[list[str], list[str], list[str]]]:
+        """The systems that are marked in each column, by its metric, see `_marked`."""
+        return {column.metric: self._marked(column) for column in self.chosen.columns}
+
+    def _marked(self, column: MetricColumn) -> tuple[list[str], list[str], list[str]]:
         """Return which systems have the best and the second-best mean, and which are not different from the best.
 
         Only those that compete are marked, and only where there are two. If several are the best, none is the second.
@@ -94,7 +100,7 @@ class PaperTables:
         """Yield the sentences of the caption behind the title."""
         if where != NONE:
             yield f"{'Below' if where == BELOW else 'Beside'} the scores: {self.interval}."
-        marks = [self._marks(column) for column in self.chosen.columns]
+        marks = self._marks.values()
         if any(best for best, _, _ in marks):
             parts = ["Bold: best"]
             parts += ["underlined: second best"] if any(second for _, second, _ in marks) else []
@@ -114,7 +120,7 @@ class PaperTables:
             name
             for column in self.chosen.columns
             for name in self.chosen.models
-            if name not in (best := self._marks(column)[0]) and not self._p_values(column, name, best)
+            if name not in (best := self._marks[column.metric][0]) and not self._p_values(column, name, best)
         )
         return [*found]
 

@@ -82,7 +82,10 @@ def is_yardstick(scores: Scores) -> bool:
 
 
 def is_bound(system: str) -> bool:
-    """Return whether the entry ``system`` of a row's scores says that it is an oracle, or a bound or ceiling of one."""
+    """Return whether scores are those of an oracle, or of the best of a pool or of samples, which bounds one.
+
+    `system` is the entry of that name in the signature of the scores.
+    """
     return system.endswith((oracle_name(""), POOL)) or _BEST_OF.fullmatch(system) is not None
 
 
