@@ -14,6 +14,7 @@ import pytest
 from metric_oracle.survey.create import SurveyOptions, create_survey
 from metric_oracle.survey.folder import Survey
 from support import HANG
+from support.browser import said
 
 NASTY = "<script>alert(\"1\")</script> & \u2028 \u202e \0 'quoted' {{ 7*7 }}"
 N = 3
@@ -49,13 +50,19 @@ def status(driver: Any) -> str:
 
 
 def wait(driver: Any, condition: Any, what: str, seconds: float = HANG) -> None:
-    """Wait until a condition holds of the page, or fail with its status line."""
+    """Wait until a condition holds of the page, or fail with its status line and all that may say why."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition(driver):
             return
         time.sleep(0.05)
-    pytest.fail(f"{what}: {status(driver)}")
+    state = driver.execute_script("return [location.href, document.readyState, Object.keys(localStorage)]")
+    pytest.fail(f"{what}: {status(driver)}; scripted: {scripted(driver)}; {state}; {said(driver)}")
+
+
+def scripted(driver: Any) -> bool:
+    """Tell whether the script of a study's page has begun to work."""
+    return driver.execute_script("return document.querySelector('.script')?.hidden === false")
 
 
 def saved(driver: Any) -> bool:

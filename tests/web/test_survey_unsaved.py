@@ -7,7 +7,7 @@ import time
 import pytest
 
 from support.browser import browser, problems
-from support.survey import cells, headed, made, saved, served, status, wait
+from support.survey import cells, headed, made, saved, scripted, served, status, wait
 
 TWELVE = [str(count) for count in (3, 1, 4, 15, 9, 2, 6, 5, 35, 8, 97, 0)]
 COUNTS = [[int(cell) for cell in TWELVE[at : at + 2]] for at in range(0, 12, 2)]
@@ -29,10 +29,11 @@ def study_of(links, number=1):
 
 
 def enter(driver, links, number=1):
-    """Open a study as anna."""
+    """Open a study as anna; from here on, its script keeps what is typed."""
     driver.get(links["anna"])
     wait(driver, lambda d: headed(d, "Survey of anna"), "the overview")
     driver.get(study_of(links, number))
+    wait(driver, scripted, "the script")
 
 
 def write(driver, texts, candidate=0, begin=0):
