@@ -59,6 +59,14 @@ def one_thread_of_blas():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk():
+    """Let nothing wait until the disk has it: no power cut is survived here. `support.power` tells what would be."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def compiled():
     """Have kernels do small work too, as on a machine where they are stored; see `small_work`."""
     with pytest.MonkeyPatch.context() as patch:
