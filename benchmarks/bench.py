@@ -18,6 +18,7 @@ from benchmarks.data import (
     Data,
     Sample,
     SkippedError,
+    StateSample,
     draw_sample,
     draw_states,
     embedding_options,
@@ -27,7 +28,7 @@ from benchmarks.data import (
 )
 from benchmarks.floor import Ceilings, measure_ceilings
 from benchmarks.peers import PEERS, Score
-from benchmarks.state_peers import APPROXIMATE, STATE_PEERS, recalls
+from benchmarks.state_peers import APPROXIMATE, STATE_PEERS, Approximate, StatePeer, recalls
 from metric_oracle.base.errors import BackendError
 from metric_oracle.base.operating_system import n_threads
 from metric_oracle.base.option_types import Backend
@@ -113,6 +114,13 @@ class Bench:
         return draw_sample(self.data, _REFERENCES, n_candidates, folder)
 
     @cached_property
+    def state_sample(self) -> StateSample:
+        """The pairs that the chosen peers over token states score: each takes those that were drawn first."""
+        peers: dict[str, StatePeer | Approximate] = {**STATE_PEERS, **APPROXIMATE}
+        sizes = [(one.n_references, one.n_candidates) for name, one in peers.items() if f"peer-{name}" in self.chosen]
+        return draw_states(self.states, *map(max, zip(*sizes, strict=True)))
+
+    @cached_property
     def ceilings(self) -> Ceilings:
         """What this machine can do."""
         return measure_ceilings(self.repetitions)
@@ -179,7 +187,7 @@ class Bench:
     def _state_side(self, name: str) -> StateSide:
         """Return a peer's fastest way, whose scores must be ours."""
         peer = STATE_PEERS[name]
-        sample = draw_states(self.states, peer.n_references, peer.n_candidates)
+        sample = self.state_sample.first(peer.n_references, peer.n_candidates)
         with installed(peer.package):
             ways = peer.build(sample)
         shape = len(sample.references), len(sample.candidates)
@@ -207,7 +215,7 @@ class Bench:
     def _approximate(self, name: str) -> StateSide:
         """Return an approximate search, with its recall."""
         peer = APPROXIMATE[name]
-        sample = draw_states(self.states, peer.n_references, peer.n_candidates)
+        sample = self.state_sample.first(peer.n_references, peer.n_candidates)
         with installed(peer.package):
             search: Score = peer.build(sample, Path(tempfile.mkdtemp(dir=self.scratch)))
         found, values = search(), recalls(sample)

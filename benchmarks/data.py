@@ -323,6 +323,8 @@ class StateSample:
     ----------
     references, candidates : list of (text, float32[n, d] unit vectors, bool[n])
         The last says which tokens count: all but the special ones.
+    drawn : pair of int64[n]
+        Places of the references and of the candidates in the order in which they were drawn.
     encoder : folder
     exact : function
         Precision, recall and f1 of (reference, candidate) by the reference scorer.
@@ -330,19 +332,36 @@ class StateSample:
 
     references: list[tuple[str, np.ndarray, np.ndarray]]
     candidates: list[tuple[str, np.ndarray, np.ndarray]]
+    drawn: tuple[np.ndarray, np.ndarray]
     encoder: Path
     exact: Callable[[int, int], dict[str, float]]
 
+    def first(self, n_references: int, n_candidates: int) -> "StateSample":
+        """Return those that were drawn first, which shares their states with this sample."""
+        expected, found = (
+            np.flatnonzero(drawn < n) for drawn, n in zip(self.drawn, (n_references, n_candidates), strict=True)
+        )
+        return StateSample(
+            [self.references[i] for i in expected],
+            [self.candidates[i] for i in found],
+            (self.drawn[0][expected], self.drawn[1][found]),
+            self.encoder,
+            lambda reference, candidate: self.exact(expected[reference], found[candidate]),
+        )
+
 
 def draw_states(data: Data, n_references: int, n_candidates: int) -> StateSample:
-    """Draw distinct test and corpus texts at random."""
+    """Draw distinct test and corpus texts at random: a larger sample begins with the smaller ones."""
     rng = np.random.default_rng(SEED)
-    tests = np.sort(rng.permutation(np.unique(data.queries.texts, return_index=True)[1])[:n_references])
+    tests = rng.permutation(np.unique(data.queries.texts, return_index=True)[1])[:n_references]
+    order_of_tests = np.argsort(tests)
+    tests = tests[order_of_tests]
     representation = data.index.representation(get_metric("bertscore"))
     units = representation.document_of_row
     first = np.unique(units[units >= 0], return_index=True)[1]
     rows = np.flatnonzero(units >= 0)[rng.permutation(first)[:n_candidates]]
-    rows = rows[np.argsort(units[rows], kind="stable")]
+    order_of_rows = np.argsort(units[rows], kind="stable")
+    rows = rows[order_of_rows]
     encoded = representation.encode(data.queries.take(tests))
     expected = [encoded.item(int(q)) for q in encoded.document_of_row]
     found = [representation.item(int(u)) for u in units[rows]]
@@ -352,6 +371,7 @@ def draw_states(data: Data, n_references: int, n_candidates: int) -> StateSample
     return StateSample(
         [(data.queries.texts[i], *_unit(item, weight_of_id)) for i, item in zip(tests, expected, strict=True)],
         [(text, *_unit(item, weight_of_id)) for text, item in zip(texts, found, strict=True)],
+        (order_of_tests, order_of_rows),
         data.encoder,
         lambda reference, candidate: bertscore.score(found[candidate], expected[reference])[1],
     )

@@ -264,6 +264,20 @@ def test_libraries_score_as_we_do(state_rows, data, name):
         np.testing.assert_allclose(score(), expected, atol=tolerance)
 
 
+@needs_encoder
+def test_a_large_sample_has_the_small_ones(state_rows, data):
+    states = benchmark_data.prepare_states(data, 60, 4)
+    large, small = benchmark_data.draw_states(states, 4, 30), benchmark_data.draw_states(states, 3, 7)
+    part = large.first(3, 7)
+    assert part.first(3, 7).candidates == part.candidates
+    np.testing.assert_equal(part.references, small.references)
+    np.testing.assert_equal(part.candidates, small.candidates)
+    pairs = [(i, j) for i in range(3) for j in range(7)]
+    assert [part.exact(*pair) for pair in pairs] == [small.exact(*pair) for pair in pairs]
+    of_large = {id(states) for _, states, _ in large.candidates}
+    assert {id(states) for _, states, _ in part.candidates} <= of_large
+
+
 @pytest.mark.parametrize(
     ("chosen", "backends"),
     [
