@@ -125,7 +125,7 @@ class RepresentationRecord(_Implemented):
         return self.parts or (self,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Metric(Directed):
     """A metric or a variant of one."""
 
@@ -152,6 +152,9 @@ class Metric(Directed):
     intercept = 0.0
     is_weighted = False
     conditions = tuple["Condition", ...]()
+
+    def __repr__(self) -> str:
+        return f"<Metric {self.name}: {self.direction} is better>"
 
     @property
     def terms(self) -> "Mapping[str, Term]":
@@ -221,7 +224,7 @@ class Metric(Directed):
         return dict(self.options)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Sum(Metric):
     """The sum of the scores of several metrics, or a metric whose listed reports fulfil conditions on others."""
 

@@ -484,7 +484,7 @@ def test_table_shows_the_first_queries_only():
         index = build_index(corpus, Path(folder) / "I", metrics=["bleu"])
         console = Console(file=io.StringIO(), width=200)
         console.print(answers_table(mo.retrieve(index, texts, "bleu", text=False)))
-    assert "shown: the first 20; --out FILE writes all" in console.file.getvalue()
+    assert "shown: the first 20; a file has all" in console.file.getvalue()
 
 
 # Errors: one line, exit code 2

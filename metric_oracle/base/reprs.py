@@ -1,18 +1,19 @@
 """`repr` helpers for terminals and notebooks. They never show the text of a report."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 
 
-def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a small HTML table; every cell is escaped."""
-    lines = [f"<p>{escape(title)}</p>", "<table>", _row("th", header), *(_row("td", row) for row in rows), "</table>"]
-    return "\n".join(lines)
-
-
-def _row(tag: str, cells: Sequence[object]) -> str:
-    """Return one row of an HTML table; `tag` is "th" or "td"."""
-    return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+def html_block(title: str, facts: Iterable[tuple[str, object]]) -> str:
+    """Return a title above lines of names and texts, as HTML without colours of its own; all is escaped."""
+    cell = "text-align: left; vertical-align: top"
+    lines = [
+        f'<tr><th scope="row" style="{cell}; font-weight: normal">{escape(name)}</th>'
+        f'<td style="{cell}; overflow-wrap: anywhere">{escape(str(text))}</td></tr>'
+        for name, text in facts
+    ]
+    caption = f'<caption style="text-align: left; font-weight: bold">{escape(title)}</caption>'
+    return "\n".join(["<table>", caption, "<tbody>", *lines, "</tbody>", "</table>"])
 
 
 class OneLine:

@@ -1,7 +1,7 @@
 """The commands align, compare-metrics, failure-modes, agreement and fit-composite."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,17 +118,16 @@ def compare_metrics(
 )
 def failure_modes(call: Call, to: Destination) -> None:
     """Show the means and the significant differences, and every test of chosen categories."""
-    result = call()
-    _deliver(to, result, result.tables if "categories" in call.values else result.brief)
+    _deliver(to, call())
 
 
-def _deliver(to: Destination, result: Any, tables: Callable[[], list[Any]] | None = None) -> None:
-    """Deliver a finding; a terminal shows `tables`, by default all of its own, and names the input files."""
+def _deliver(to: Destination, result: Any) -> None:
+    """Deliver a finding; with it, a terminal names the input files."""
     from metric_oracle.findings.signature import sources_line
 
     def view() -> list[Any]:
         note(sources_line(result.signature))
-        return result.shown(tables and tables())
+        return result.shown()
 
     deliver_finding(to, result, view)
 

@@ -45,8 +45,6 @@ def score(
     ] = False,
 ) -> None:
     """Check the models first, and write published names."""
-    from metric_oracle.findings.views import scores_table
-
     if published_names:
         advice = "Add `out=FILE.csv`."
         check_given("published_names", to.out, "with `out`", advice, got="none")
@@ -57,7 +55,7 @@ def score(
     means = [f"{name} {scores_mean(scores, name)}" for name in scores.metrics]
     summary = f"{scores.table.num_rows:,} pairs: {', '.join(means)}"
     write = partial(scores.write, published_names=published_names)
-    deliver_results(to, scores, lambda: [scores_table(scores)], summary, write=write)
+    deliver_results(to, scores, scores.shown, summary, write=write)
     if to.is_piped:
         note(summary)
 

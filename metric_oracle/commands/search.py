@@ -3,8 +3,9 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -134,7 +135,7 @@ def rerank(
         note(f"{to.plot}: {oracle.summary()}")
     elif to.out is not None and oracle is not None:
         note(f"rerank: {oracle.summary()}")
-    show_answers(to, results, queries.texts, components, [] if oracle is None else oracle.tables())
+    show_answers(to, results, queries.texts, components)
 
 
 @command(
@@ -175,21 +176,16 @@ def show_answers(
     results: Any,
     texts: Mapping[str, str] = MappingProxyType({}),
     components: bool = False,
-    more: Sequence[Any] = (),
 ) -> None:
-    """Show or write the results of a search or a baseline, under the texts of their test reports, if given by id.
-
-    `more` is shown below them on a terminal.
-    """
-
-    def view() -> list[Any]:
-        from metric_oracle.findings.views import answers_table
-
-        return [answers_table(results, texts, components), *more]
-
+    """Show or write the results of a search or a baseline, under the texts of their test reports, if given by id."""
     n = results.table.num_rows
     noun = "answers" if results.signature.get("baseline") is None else "lines"
-    deliver_results(to, results, view, f"{n:,} {noun}, mean score {results.mean_of_rows():z.4f}")
+    deliver_results(
+        to,
+        results,
+        partial(results.shown, texts, components),
+        f"{n:,} {noun}, mean score {results.mean_of_rows():z.4f}",
+    )
 
 
 @command(

@@ -11,7 +11,7 @@ import numpy as np
 from metric_oracle.base import option_types
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError, shown
-from metric_oracle.base.reprs import html_table
+from metric_oracle.base.reprs import html_block
 from metric_oracle.base.validation import Checked, check_declared, public
 from metric_oracle.corpora.containers import in_memory, in_order
 from metric_oracle.corpora.joining import PLACE, UNKNOWN, IdSource, source_of_ids
@@ -189,7 +189,7 @@ class Reports(Checked):
         return f"<Reports: {len(self.ids):,} of section {self.section or 'unknown'}{attached}; {self.source}>"
 
     def _repr_html_(self) -> str:
-        return html_table(repr(self)[1:-1], ("reports", "number"), self.counts.items())
+        return html_block(repr(self)[1:-1], ((name, f"{count:,}") for name, count in self.counts.items()))
 
     @public
     def take(self, positions: Sequence[int] | np.ndarray) -> "Reports":

@@ -8,9 +8,10 @@ from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import replacing
 from metric_oracle.base.option_types import FIGURES, RESULTS, TABLES, Millimetres
-from metric_oracle.base.reprs import OneLine, html_table
+from metric_oracle.base.reprs import OneLine
 from metric_oracle.base.validation import public
 from metric_oracle.findings.figures import write_figure
+from metric_oracle.findings.notebook import InNotebook
 from metric_oracle.findings.printed_tables import RENDERERS, PaperTable
 from metric_oracle.findings.signature import signature_line
 from metric_oracle.findings.writing import check_out, csv_text, json_lines, write_numbers
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Frames:
-    """Base of results with a `table`: frames of other libraries, and a view in a notebook."""
+class Frames(InNotebook):
+    """Base of results with a `table`: frames of other libraries, and what a terminal and a notebook show."""
 
     if TYPE_CHECKING:  # fields or properties of the class
 
@@ -49,12 +50,6 @@ class Frames:
     def json_lines(self) -> Iterator[str]:
         """Yield one line of JSON for each row of the numbers."""
         return json_lines(self.table)
-
-    def _repr_html_(self) -> str:
-        """Return the first rows as a table; classes whose numbers have texts of reports have a view of their own."""
-        rows = self.table.slice(0, 20).to_pylist()
-        cells = ([f"{cell:z.4f}" if isinstance(cell, float) else cell for cell in row.values()] for row in rows)
-        return html_table(f"{repr(self)[1:-1]}; {self.table.num_rows:,} rows", self.table.column_names, cells)
 
 
 class Finding(Frames, OneLine):

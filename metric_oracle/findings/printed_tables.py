@@ -48,6 +48,23 @@ class PaperTable:
     first: str = ""  # head of the column of names
     print: Print | None = None  # None for a table with cells of many lines and all that is to be said, for reading
 
+    @property
+    def sentences(self) -> list[str]:
+        """All sentences below the table on a terminal, in a notebook and in Markdown."""
+        return [*(self.print.legend if self.print else ()), *self.notes]
+
+    def lines(self, column: int) -> list[list[str]]:
+        """Return the lines of each cell of a column, as a text shows them, with the marks behind the numbers.
+
+        Where a cell of the column has a mark, the others have a blank, so that the numbers stay one below the other.
+        """
+        cells = [of_row[column] for _, of_row in self.rows]
+        room = max((len(cell.mark) for cell in cells), default=0)
+        lines = [[f"{plain(cell.lines[0])}{cell.mark:{room}}", *map(plain, cell.lines[1:])] for cell in cells]
+        if self.print is not None and self.print.beside:
+            lines = [[" ".join(of_cell)] for of_cell in lines]
+        return lines
+
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Yield the table for Rich, in parts that fit the width of the console, and its notes."""
         yield from _rich(self, options.max_width)
@@ -75,6 +92,11 @@ def listing(
         for row in rows
     ]
     return PaperTable(title, [*columns], cells, [*notes], first)
+
+
+def named(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> PaperTable:
+    """Return a table of the texts of cells, by the name of their row."""
+    return PaperTable(title, [*columns], [(name, [*map(entry, texts)]) for name, texts in rows.items()])
 
 
 def pivot(
@@ -127,7 +149,7 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
     from rich.table import Table
     from rich.text import Text
 
-    lines = [_lines(table, i) for i in range(len(table.columns))]
+    lines = [table.lines(i) for i in range(len(table.columns))]
 
     def column_width(head: str, of_column: list[list[str]]) -> int:
         return max(map(len, (*(plain(head).split() or [""]), *(line for of_cell in of_column for line in of_cell))))
@@ -173,25 +195,7 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
             part.add_row(label, *texts, end_section=is_tall if table.print is None else number == table.print.rule)
         yield part
         begin = end
-    yield from (Text(plain(note), style="dim") for note in _sentences(table))
-
-
-def _sentences(table: PaperTable) -> list[str]:
-    """Return the sentences below a table on a terminal and in Markdown."""
-    return [*(table.print.legend if table.print else ()), *table.notes]
-
-
-def _lines(table: PaperTable, column: int) -> list[list[str]]:
-    """Return the lines of each cell of a column, as a text shows them, with the marks behind the numbers.
-
-    Where a cell of the column has a mark, the others have a blank, so that the numbers stay one below the other.
-    """
-    cells = [of_row[column] for _, of_row in table.rows]
-    room = max((len(cell.mark) for cell in cells), default=0)
-    lines = [[f"{plain(cell.lines[0])}{cell.mark:{room}}", *map(plain, cell.lines[1:])] for cell in cells]
-    if table.print is not None and table.print.beside:
-        lines = [[" ".join(of_cell)] for of_cell in lines]
-    return lines
+    yield from (Text(plain(note), style="dim") for note in table.sentences)
 
 
 # Markdown
@@ -224,8 +228,8 @@ def markdown(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
                 texts.append(" ".join([f"{marked}{cell.mark}", *others]))
             lines.append(f"| {_markdown_text(name)} | " + " | ".join(texts) + " |")
         lines.append("")
-        lines += [f"- {_markdown_text(note)}" for note in _sentences(table)]
-        lines += [""] if _sentences(table) else []
+        lines += [f"- {_markdown_text(note)}" for note in table.sentences]
+        lines += [""] if table.sentences else []
     lines.append(f"Signature: {_markdown_text(short_signature(signature))}")
     # Escaped, so that no name can end the comment.
     full = json.dumps(signature).replace("<", "\\u003c").replace(">", "\\u003e")

@@ -6,7 +6,7 @@ The signature of a table is a dictionary that records everything needed to compu
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ from metric_oracle.base.checksum import (
     signature_path,
 )
 from metric_oracle.base.errors import InputError, shown
-from metric_oracle.base.reprs import html_table
 from metric_oracle.base.validation import public
 from metric_oracle.findings.finding import Frames
+from metric_oracle.findings.notebook import html
 from metric_oracle.findings.writing import check_out, write_numbers
 from metric_oracle.indexes.store import to_numpy
 from metric_oracle.metrics import METRICS, get_metric
@@ -99,20 +99,23 @@ class Results(Frames):
         """Return the mean score of all lines, of every rank; NaN if there are none."""
         return float(to_numpy(self.table["score"]).mean()) if self.table.num_rows else float("nan")
 
-    @property
-    def _title(self) -> str:
+    def __repr__(self) -> str:
         import pyarrow.compute as pc
 
-        queries = pc.count_distinct(self.table["query_id"]).as_py()
+        queries, what = pc.count_distinct(self.table["query_id"]).as_py(), self.signature.get("metric")
         best = f", mean of the best {self.mean():z.4f}" if queries else ""
-        return f"Results: {self.signature.get('metric')}, {self.table.num_rows:,} answers to {queries:,} queries{best}"
+        return f"<Results: {what}, {self.table.num_rows:,} answers to {queries:,} queries{best}>"
 
-    def __repr__(self) -> str:
-        return f"<{self._title}>"
+    def shown(self, texts: Mapping[str, str] | None = None, components: bool = False) -> list[Any]:
+        """Return what a terminal shows; see `views.answers_table`."""
+        from metric_oracle.findings.views import answers_table
+
+        return [answers_table(self, texts, components)]
 
     def _repr_html_(self) -> str:
-        rows = self.table.select(FIXED).slice(0, 10).to_pylist()
-        return html_table(self._title, FIXED, (row.values() for row in rows))
+        """Return what a terminal shows without the texts of reports: notebooks are kept and passed on."""
+        without = [name for name in self.table.column_names if name != "text"]
+        return html(replace(self, table=self.table.select(without)).shown())
 
     @public
     def write(self, path: str | Path) -> None:
@@ -189,10 +192,11 @@ class Scores(Frames):
         means = ", ".join(f"{name} {mean:z.4f}" for name, mean in self.mean().items())
         return f"<Scores: {self.signature.get('system')}, {self.table.num_rows:,} pairs: {means}>"
 
-    def _repr_html_(self) -> str:
-        title = f"Scores: {self.signature.get('system')}, {self.table.num_rows:,} pairs"
-        rows = ((name, f"{mean:z.4f}", len(self.values(name))) for name, mean in self.mean().items())
-        return html_table(title, ("metric", "mean", "pairs"), rows)
+    def shown(self) -> list[Any]:
+        """Return what a terminal shows; see `views.scores_table`."""
+        from metric_oracle.findings.views import scores_table
+
+        return [scores_table(self)]
 
     @public
     def write(self, path: str | Path, *, published_names: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Tables of results and scores for a terminal. Numbers are rounded only here and in the layouts.
+"""Tables of `Results` and `Scores` for a terminal. Numbers are rounded only here and in the layouts.
 
 Every view fits 60 columns and up: numbers and ids are never cut, see `printed_tables.PaperTable`.
 """
@@ -14,7 +14,6 @@ from rich.text import Text
 from metric_oracle.base.option_types import RESTRICTIONS
 from metric_oracle.findings import corpus_bleu
 from metric_oracle.findings.printed_tables import PaperTable, entry, plain
-from metric_oracle.findings.results import Results, Scores
 from metric_oracle.findings.signature import signature_line
 from metric_oracle.statistics import FEW, RESAMPLES, effective_studies
 
@@ -26,7 +25,7 @@ def one_line(text: str) -> Text:
     return Text(plain(text), overflow="fold")
 
 
-def answers_table(results: Results, texts: Mapping[str, str] | None = None, components: bool = False) -> Group:
+def answers_table(results: Any, texts: Mapping[str, str] | None = None, components: bool = False) -> Group:
     """Return what a terminal shows: the results of the first queries, and the mean of the best scores of all queries.
 
     For a baseline it is the mean of all scores. `texts` has the text of test reports by id, which is shown above
@@ -70,7 +69,7 @@ def _answer(row: dict[str, Any], rank_width: int, score_width: int, components: 
         yield Padding(one_line(row["text"]), margin)
 
 
-def pool_lines(results: Results) -> list[str]:
+def pool_lines(results: Any) -> list[str]:
     """Return lines that describe a pool of candidates: its size, and how many best reports it certainly contains."""
     pool, table = results.signature["pool"], results.table
     is_best = table["rank"].to_numpy() == 1
@@ -100,7 +99,7 @@ def pool_lines(results: Results) -> list[str]:
     return [*lines, f"recall {recall['value']:.1%}, 95 % interval {recall['low']:.1%} to {recall['high']:.1%}"]
 
 
-def _result_lines(results: Results) -> list[str]:
+def _result_lines(results: Any) -> list[str]:
     """Return the lines under a table of results: what holds for all of it, and the short signature last."""
     signature, baseline = results.signature, results.signature.get("baseline")
     scores = results.table["score"].to_numpy()
@@ -123,11 +122,11 @@ def _result_lines(results: Results) -> list[str]:
         skipped = math.fsum(share for stage, share in signature["stages"].items() if stage != "scored")
         lines += [f"{skipped:.2%} of pairs skipped: a bound proved they cannot win"] if skipped else []
     if n > SHOWN_QUERIES:
-        lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
+        lines.append(f"shown: the first {SHOWN_QUERIES}; a file has all")
     return ["; ".join(lines), signature_line(signature)]
 
 
-def scores_table(scores: Scores) -> Group:
+def scores_table(scores: Any) -> Group:
     """Return what a terminal shows of scores: a table of each metric's mean over the pairs it scored, with interval."""
     import pyarrow.compute as pc
 
@@ -167,22 +166,7 @@ def scores_table(scores: Scores) -> Group:
 
 def info_table(index: Any) -> Group:
     """Return what a terminal shows of an index: its folder, and a table of its contents."""
-    content = index.content
-    lines = [("source", content["source"])]
-    lines += [(name.replace("_", " "), f"{value:,}") for name, value in content["counts"].items()]
-    for kind, counts in content["representations"].items():
-        named = {"units": "distinct", "rows": "reports"}
-        parts = ", ".join(_named_value(named.get(name, name), value) for name, value in counts.items())
-        lines.append((kind, parts.replace("_", " ")))
-    if index.columns:
-        lines.append(("columns", ", ".join(index.columns)))
-    lines += [
-        ("metrics", ", ".join(index.metrics)),
-        ("on disk", f"{sum(f['bytes'] for f in content['files'].values()) / 2**20:,.1f} MiB"),
-        ("built by", f"{index.manifest['built_by']} at {index.manifest['built_at']}"),
-        ("fingerprint", index.fingerprint),
-    ]
-    return block(str(index.folder), lines)
+    return block(str(index.folder), index.facts)
 
 
 def block(title: str, lines: Iterable[tuple[str, str]]) -> Group:
@@ -195,16 +179,6 @@ def block(title: str, lines: Iterable[tuple[str, str]]) -> Group:
     for name, text in lines:
         table.add_row(Text(plain(name)), one_line(text))
     return Group(Text(plain(title), style="bold", overflow="fold"), table)
-
-
-def _named_value(name: str, value: Any) -> str:
-    if isinstance(value, int):
-        return f"{value:,} {name}"
-    if isinstance(value, dict):  # the model that computed the data
-        return f"{name} {value['model']} {value['sha256'][:12]}" + (
-            f", layer {value['layer']}" if "layer" in value else ""
-        )
-    return f"{name} {value}"
 
 
 def metrics_view(metrics: Sequence[Mapping[str, str]]) -> list[Any]:

@@ -14,7 +14,7 @@ from annotated_doc import Doc
 from metric_oracle.base.argument_checks import check_left_out, check_one_of
 from metric_oracle.base.declarations import listed
 from metric_oracle.base.errors import DamagedIndexError, InputError, MetricOracleError
-from metric_oracle.base.reprs import html_table
+from metric_oracle.base.reprs import html_block
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.manifest import IndexFiles
 from metric_oracle.indexes.store import (
@@ -72,8 +72,27 @@ class Index:
         return f"<Index {self.folder}: {self.n_reports:,} reports, {self.fingerprint[:12]}>"
 
     def _repr_html_(self) -> str:
-        facts = {"reports": f"{self.n_reports:,}", "fingerprint": self.fingerprint, "metrics": ", ".join(self.metrics)}
-        return html_table(f"Index {self.folder}", ("holds", ""), facts.items())
+        return html_block(f"Index {self.folder}", self.facts)
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What it contains, by name: source, counts, representations with their models, metrics, size."""
+        content = self.content
+        facts = [("source", content["source"])]
+        facts += [(name.replace("_", " "), f"{value:,}") for name, value in content["counts"].items()]
+        for kind, counts in content["representations"].items():
+            names = {"units": "distinct", "rows": "reports"}
+            parts = ", ".join(_named(names.get(name, name), value) for name, value in counts.items())
+            facts.append((kind, parts.replace("_", " ")))
+        if self.columns:
+            facts.append(("columns", ", ".join(self.columns)))
+        return [
+            *facts,
+            ("metrics", ", ".join(self.metrics)),
+            ("on disk", f"{sum(f['bytes'] for f in content['files'].values()) / 2**20:,.1f} MiB"),
+            ("built by", f"{self.manifest['built_by']} at {self.manifest['built_at']}"),
+            ("fingerprint", self.fingerprint),
+        ]
 
     @property
     def content(self) -> dict[str, Any]:
@@ -301,6 +320,17 @@ class Index:
     def verify_files(self) -> None:
         """Read every file; raise DamagedIndexError if one does not have its checksum."""
         self._files.verify()
+
+
+def _named(name: str, value: Any) -> str:
+    """Return a count with what is counted, or a model with its checksum."""
+    if isinstance(value, int):
+        return f"{value:,} {name}"
+    if isinstance(value, dict):  # the model that computed the data
+        return f"{name} {value['model']} {value['sha256'][:12]}" + (
+            f", layer {value['layer']}" if "layer" in value else ""
+        )
+    return f"{name} {value}"
 
 
 def open_index(path: str | Path) -> Index:

@@ -30,6 +30,9 @@ from metric_oracle.cluster import Beat, Task, WorkerProgress, run_tasks
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.corpora.vectors import read_ids
+from metric_oracle.findings.cells import number
+from metric_oracle.findings.notebook import InNotebook
+from metric_oracle.findings.printed_tables import named
 from metric_oracle.findings.results import AFTER, FIXED
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
@@ -66,7 +69,7 @@ NO_PAIRS = np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, repr=False)
-class Mined(OneLine):
+class Mined(OneLine, InNotebook):
     """Counts and quantiles of the pairs that `mine` wrote to a file.
 
     Attributes
@@ -112,6 +115,17 @@ class Mined(OneLine):
     def lines(self) -> dict[str, float]:
         """Every count and quantile by name; the names of counts of the sample begin with ``sample:``."""
         return {**self.counts, **self.scores, **{f"sample: {name}": n for name, n in self.skipped.items()}}
+
+    def shown(self) -> list[Any]:
+        """Return what a terminal shows: counts and quantiles, and how many candidates each rule left out."""
+        of_sample = dict(self.skipped)
+        n, whole = of_sample.pop("anchors", 0), of_sample.pop("candidates", 0)
+        counts = {name: (f"{count:,}",) for name, count in self.counts.items()}
+        scores = {name: (number(score),) for name, score in self.scores.items()}
+        shares = {name: (f"{count:,}", f"{count / whole:.2%}") for name, count in of_sample.items()}
+        left = named("Candidates left out", ["candidates", "share"], shares)
+        left.notes.append(f"{whole:,} candidates of {n:,} anchors, by the first rule that leaves them out.")
+        return [named("Mined pairs", ["number"], {**counts, **scores}), left]
 
 
 @public

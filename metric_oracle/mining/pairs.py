@@ -22,6 +22,8 @@ from metric_oracle.base.progress import Progress, counter
 from metric_oracle.base.reprs import OneLine
 from metric_oracle.base.validation import public
 from metric_oracle.corpora.texts import folded
+from metric_oracle.findings.notebook import InNotebook
+from metric_oracle.findings.printed_tables import named
 from metric_oracle.findings.writing import check_out
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.indexes.store import to_arrow, to_numpy
@@ -34,7 +36,7 @@ _WITH_NEGATIVES = ("triplet", "labeled-list")  # shapes that mean nothing withou
 
 
 @dataclass(frozen=True, repr=False)
-class Paired(OneLine):
+class Paired(OneLine, InNotebook):
     """The file that `pairs` wrote, and its counts.
 
     Attributes
@@ -57,6 +59,10 @@ class Paired(OneLine):
             f"{counts['rows']:,} rows; negatives left out: {counts['equal to the positive']:,} equal to the positive, "
             f"{counts['equal to the anchor']:,} to the anchor; positives left out: {counts['too few negatives']:,}"
         )
+
+    def shown(self) -> list[Any]:
+        """Return what a terminal shows: the counts."""
+        return [named("Pairs", ["number"], {name: (f"{count:,}",) for name, count in self.counts.items()})]
 
 
 @public

@@ -1,7 +1,7 @@
 """The pairs that a judge is to score, as a file: it runs where it must, and `rerank` reads its scores back."""
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from metric_oracle.base.progress import Progress
 from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.finding import Frames
+from metric_oracle.findings.printed_tables import named
 from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex
 from metric_oracle.indexes.store import to_arrow
@@ -28,6 +29,8 @@ from metric_oracle.reading import Queries, loaded
 from metric_oracle.retrieval.checks import check_section, section_entry
 from metric_oracle.retrieval.options import SETTINGS, SearchOptions, with_arguments
 from metric_oracle.retrieval.search_signature import digest
+
+SHOWN_PAIRS = 10
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,15 @@ class PairsToJudge(Frames):
 
     def __repr__(self) -> str:
         return f"<PairsToJudge: {self.table.num_rows:,}>"
+
+    def shown(self) -> list[Any]:
+        """Return what a notebook shows: the first pairs, without the texts of reports."""
+        pair, *columns = [name for name in self.table.column_names if name not in ("reference", "candidate")]
+        first = self.table.slice(0, SHOWN_PAIRS).to_pylist()
+        rows = {row[pair]: ["" if row[name] is None else str(row[name]) for name in columns] for row in first}
+        judged = self.signature["pool"]["judged"]
+        title = f"{self.table.num_rows:,} distinct pairs to judge; {judged:,} others are judged"
+        return [replace(named(title, columns, rows), first=pair)]
 
     @public
     def write(self, path: str | Path) -> None:

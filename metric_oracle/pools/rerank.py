@@ -72,6 +72,10 @@ class Reranked(Results):
 
     oracle: PooledOracle | None = None
 
+    def shown(self, texts: Mapping[str, str] | None = None, components: bool = False) -> list[Any]:
+        """Return what a terminal shows: the answers, and what the pools say of the judge's oracle."""
+        return [*super().shown(texts, components), *([] if self.oracle is None else self.oracle.tables())]
+
 
 class Scored(NamedTuple):
     """What a judge makes of the candidates of one reference."""

@@ -118,6 +118,11 @@ class FailureModes(Finding):
         significant = listing("Significant differences", rows, _comparison, columns, [note, _BY_STUDY_NOTE])
         return [*self._means(), significant]
 
+    def shown(self, tables: Sequence[PaperTable] | None = None) -> list[Any]:
+        """Return what a terminal shows: every test of chosen categories, or else the significant differences."""
+        is_chosen = self.signature["categories"] != self.categories
+        return super().shown(tables if tables or is_chosen else self.brief())
+
     def _means(self) -> list[PaperTable]:
         """Return a table of mean errors for each kind of errors."""
         heads = [*map(error_name, self.categories), "Total"]

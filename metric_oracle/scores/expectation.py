@@ -108,7 +108,7 @@ class Expectation(Finding):
         elif self.signature["error"] > 0:
             lines.append(f"error of a score at most {self.signature['error']:.1e}")
         if n > SHOWN_QUERIES:
-            lines.append(f"shown: the first {SHOWN_QUERIES}; --out FILE writes all")
+            lines.append(f"shown: the first {SHOWN_QUERIES}; a file has all")
         how = "exact over the corpus"
         if self.sample:
             how = f"from {self.signature['sampled']['rows']:,} for each test report"

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 
 from metric_oracle.base.option_types import LEGACY
-from metric_oracle.base.reprs import html_table
 from metric_oracle.findings.cells import NOTHING, Format, Row, ends, intervals_note, number, number_of, over_of, p_of
 from metric_oracle.findings.figures import WIDTH
 from metric_oracle.findings.finding import Finding
@@ -316,13 +315,6 @@ class Comparison(Finding):
             if system in shown.systems
         ]
         return PaperTables(self.layout, shown, self.cells, self.differences, self.studies, name, bounds)
-
-    def _repr_html_(self) -> str:
-        """Return the means with their intervals as a table: a row for each system, a column for each metric."""
-        cell = over_of("mean", "interval_low", "interval_high", _FORM)
-        table = pivot("", self._means(), "system", "metric", cell)
-        rows = ((system, *(" ".join(one.lines) for one in cells)) for system, cells in table.rows)
-        return html_table(repr(self)[1:-1], ("system", *table.columns), rows)
 
 
 def _shared_cells(

@@ -21,6 +21,9 @@ from metric_oracle.base.errors import InputError, shown
 from metric_oracle.base.progress import Progress
 from metric_oracle.base.validation import public
 from metric_oracle.corpora.reports import Reports
+from metric_oracle.findings.cells import arrow, number_of
+from metric_oracle.findings.notebook import InNotebook
+from metric_oracle.findings.printed_tables import PaperTable, pivot
 from metric_oracle.findings.results import Results, Scores, read_results
 from metric_oracle.indexes.index import AnyIndex
 from metric_oracle.indexes.memory import MemoryIndex
@@ -71,9 +74,27 @@ from metric_oracle.tables.systems import (
     oracle_name,
     read_system,
 )
+from metric_oracle.tables.table_cells import title
 
 CHANCE_ERROR = 5e-5  # greatest standard error of a sampled mean: tables print three digits
 EXACT = "exact"  # what means over token states are made of, beside the inputs, if they are not sampled
+
+
+class ScoredRows(dict[str, Scores], InNotebook):
+    """The scores of each row of a study, which a notebook shows as a table of means."""
+
+    def shown(self) -> list[PaperTable]:
+        """Return the table of means; intervals and tests, which take longer, are those of `compare_study`."""
+        of = {name: how["direction"] for row in self.values() for name, how in row.signature["metrics"].items()}
+        means = [
+            {"system": system, "metric": metric, "mean": mean}
+            for system, row in self.items()
+            for metric, mean in row.mean().items()
+        ]
+        n = max((row.table.num_rows for row in self.values()), default=0)
+        what = f"Means of {n:,} test reports; mo.compare_study adds intervals and tests"
+        cell = number_of("mean")
+        return [pivot(what, means, "system", "metric", cell, named=lambda name: f"{title(name)} {arrow(of[name])}")]
 
 
 class WholeStudy:
@@ -484,7 +505,7 @@ def study(
             steps.run(work.steps(), work.made, work.n_steps)
             of_pools = work.judge(judges, steps, progress, tell or inputs.listener) if judges else []
     order = [*inputs.models, *ready, *map(oracle_name, inputs.metrics), *of_pools, *BASELINES]
-    return {name: {**work.made, **ready}[name] for name in order}
+    return ScoredRows({name: {**work.made, **ready}[name] for name in order})
 
 
 def _check_ready(rows: Mapping[str, Scores], columns: Sequence[str], queries: Reports) -> None:

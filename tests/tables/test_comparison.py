@@ -1,4 +1,5 @@
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -223,9 +224,8 @@ def test_a_comparison_goes_where_other_results_go(tmp_path):
     assert found.to_polars()["p_value"].to_list() == [None, None, found.differences[0].p_value]
     cell = found.cells["<a>", "bleu-2"]
     shown = found._repr_html_()
-    assert "<p>Comparison: 2 systems, 21 studies: bleu-2</p>" in shown
-    ends = f"[{cell.interval.low:.3f} {cell.interval.high:.3f}]"
-    assert f"<tr><td>&lt;a&gt;</td><td>0.500 {ends}</td></tr>" in shown
+    ends = f"[95% CI {cell.interval.low:.3f} {cell.interval.high:.3f}]"
+    assert re.search(rf">&lt;a&gt;</th><td [^>]*><b>0\.500</b><br>{re.escape(ends)}<br>Range ", shown)
     for ending in ("md", "tex", "csv", "parquet", "jsonl"):
         found.write(tmp_path / f"found.{ending}")
         assert (tmp_path / f"found.{ending}").stat().st_size
@@ -240,8 +240,7 @@ def test_a_comparison_goes_where_other_results_go(tmp_path):
 def test_results_with_a_table_have_a_view_in_a_notebook(tmp_path):
     (tmp_path / "labels.csv").write_text("study_id,Edema,Pneumonia\na,1,0\nb,0,1\n")
     scored = mo.score_crg(tmp_path / "labels.csv", tmp_path / "labels.csv", uncertain="blank", resamples=100)
-    assert "<th>label</th>" in scored._repr_html_()
-    assert f"{len(scored.records())} rows" in scored._repr_html_()
+    assert re.search(r"<th [^>]*>label</th>", scored._repr_html_())
     pytest.importorskip("pandas")
     assert list(scored.to_pandas().columns) == scored.table.column_names
 
