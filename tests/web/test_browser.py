@@ -9,6 +9,7 @@ import pytest
 
 import metric_oracle as mo
 from metric_oracle.explorer.cases import read_cases
+from metric_oracle.explorer.copied_cases import read_copies
 from metric_oracle.explorer.exhibits import kinds_of
 from metric_oracle.explorer.pages import Explorer
 from metric_oracle.explorer.report import write_report
@@ -274,16 +275,56 @@ def test_a_live_query_by_keyboard(driver, whole_home, every):
     assert driver.current_url == f"{whole_home}/live"
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (320, True)])
+@pytest.fixture(scope="module")
+def copying_site(prepared):
+    """Serve cases with a model whose reports are training reports, and with what it copies."""
+    model = dict(zip(prepared.queries.ids, prepared.index.reports["text"].to_pylist(), strict=False))
+    copies = mo.overlap(prepared.index, {"model": model}, prepared.queries, resamples=100)
+    path = prepared.folder / "copies.parquet"
+    Results(copies.pairs(text=True), copies.signature).write(path)
+    with serving(read_cases(prepared.files, prepared.index, prepared.queries, copied=read_copies(path))) as address:
+        yield address
+
+
+@pytest.fixture
+def copying_home(driver, copying_site):
+    with visiting(driver, copying_site, "Overview") as home:
+        yield home
+
+
+def check_page(driver, what):
+    """Check a page by axe-core, and that it does not scroll sideways; a part of it may."""
+    assert problems(driver) == [], what
+    widths = driver.execute_script("const e = document.documentElement; return [e.scrollWidth, e.clientWidth]")
+    assert widths[0] <= widths[1], what
+
+
+SIZES = pytest.mark.parametrize(("width", "dark"), [(1280, False), (320, True)])
+
+
+@SIZES
 def test_pages_can_be_read(driver, home, width, dark):
-    """By axe-core, and nothing is wider than the window."""
     look(driver, width, dark=dark)
     for path in ("/", "/cases", "/case/1?show=0", "/case/0?show=3", "/systems", "/cases?sort=1&ties=1000"):
         driver.get(home + path)
-        assert problems(driver) == [], path
-        assert driver.execute_script("return document.documentElement.scrollWidth") <= width, path
+        check_page(driver, path)
     scheme = "dark" if dark else "light"
     assert driver.execute_script("return matchMedia(`(prefers-color-scheme: ${arguments[0]})`).matches", scheme)
+    look(driver, 1280)
+
+
+@SIZES
+def test_pages_of_a_whole_study_can_be_read(driver, copying_home, width, dark):
+    look(driver, width, dark=dark)
+    for path in ("/systems", "/copies", "/case/0#copies"):
+        driver.get("about:blank")  # or a change of the fragment alone would load nothing
+        driver.get(copying_home + path)
+        check_page(driver, path)
+    driver.get(f"{copying_home}/live")
+    driver.find_element("css selector", "textarea").send_keys("No acute process.")
+    driver.find_element("css selector", "main form button").click()
+    wait(driver, "document.querySelector('h1').textContent === 'Oracles of your report'")
+    check_page(driver, "answers of a live query")
     look(driver, 1280)
 
 
@@ -366,7 +407,10 @@ def test_the_report_is_filtered_and_opened(driver, every, tmp_path):
     wait(driver, f"{open_cases} === 0")
     driver.find_element("css selector", ".index tbody a").click()
     wait(driver, f"{open_cases} === 1")
-    assert problems(driver) == []
+    for width, dark in ((1280, False), (320, True)):
+        look(driver, width, dark=dark)
+        check_page(driver, width)
+    look(driver, 1280)
     assert said(driver) == []
 
 

@@ -77,7 +77,7 @@ def test_the_page_shows_them(whole, found):
     for strip in found:
         assert f"<bdi>{strip.title}</bdi>" in systems
         for mark in strip.marks:
-            assert f'<td class="number">{mark.mean:.4f} <span class="soft">[{mark.ends[0]:.3f}' in systems
+            assert f'{mark.mean:.4f}</td><td class="interval"> <span class="soft">[{mark.ends[0]:.3f}' in systems
 
 
 def test_copies_are_counted(whole, found, prepared):
