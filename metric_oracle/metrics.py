@@ -43,8 +43,8 @@ SOURCES: dict[str, SourceRecord] = {
 # Sources that are joined to the reports on their ids.
 ATTACHED = tuple(source for source in SOURCES.values() if source.made == "attached")
 ALIASES = {"bleu": "bleu-2", "bleu:coco": "bleu-4:coco", "bertscore:f1": "bertscore", "radcliq:v1": "radcliq"}
-# Spellings of metrics in tables and papers that differ from their names.
-_SPELLED = {"radgraphf1": "radgraph", "chexbertvectorsimilarity": "chexbert", "chexbertsimilarity": "chexbert"}
+# Spellings of metrics in papers that differ from their names and from those in our tables.
+_SPELLED = {"chexbertsimilarity": "chexbert"}
 _FUNCTIONS = {"chexbert": "score_f1_chexbert", "srr": "score_f1_srr"}  # those that compute an F1 which is no metric
 LARGEST = 1e100  # limit of the numbers of a composite, so that its sums are finite
 # Metrics that can be terms of a composite. CRG's weights depend on the queries; only F1 of BERTScore has a bound there.
@@ -84,7 +84,8 @@ def folded(name: str) -> str:
 def find_metric(name: str) -> Metric | None:
     """Return a metric by its name, an alias, or a spelling of papers; None if it is unknown."""
     if name not in METRICS and name not in ALIASES:
-        name = {**_SPELLED, **{folded(one): one for one in (*METRICS, *ALIASES)}}.get(folded(name), "")
+        titles = {folded(metric.title): one for one, metric in METRICS.items()}
+        name = {**_SPELLED, **titles, **{folded(one): one for one in (*METRICS, *ALIASES)}}.get(folded(name), "")
     return METRICS.get(ALIASES.get(name, name))
 
 
@@ -108,6 +109,12 @@ def get_metric(name: str | Metric, *, for_scores: bool = False) -> Metric:
         hint = _hint(name, for_scores)
         raise InputError("metric", "must be one of those that `mo.list_metrics` lists", shown(name), hint)
     return metric
+
+
+def title_of(name: str) -> str:
+    """Return the name of a metric as papers print it; a name that is not in the registry stays as it is."""
+    metric = METRICS.get(name)
+    return name if metric is None else metric.title or name
 
 
 def is_higher_better(entry: Mapping[str, Any], metric: str) -> bool:

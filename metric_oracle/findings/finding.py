@@ -12,7 +12,7 @@ from metric_oracle.base.reprs import OneLine
 from metric_oracle.base.validation import public
 from metric_oracle.findings.figures import write_figure
 from metric_oracle.findings.notebook import InNotebook
-from metric_oracle.findings.printed_tables import RENDERERS, PaperTable
+from metric_oracle.findings.printed_tables import SCORES, PaperTable, latex, markdown
 from metric_oracle.findings.signature import signature_line
 from metric_oracle.findings.writing import check_out, csv_text, json_lines, write_numbers
 
@@ -86,10 +86,15 @@ class Finding(Frames, OneLine):
         ]
 
     @public
-    def text(self, form: str) -> str:
-        """Return the result as text, by the ending of a file of that form: "md", "tex", "csv" or "jsonl"."""
-        if form in RENDERERS:
-            return RENDERERS[form](self.tables_in(form), self.signature)
+    def text(self, form: str, label: str = SCORES) -> str:
+        """Return the result as text, by the ending of a file of that form: "md", "tex", "csv" or "jsonl".
+
+        LaTeX refers to a table for a paper by ``tab:`` and the letters and digits of `label`.
+        """
+        if form == "md":
+            return markdown(self.tables_in(form), self.signature)
+        if form == "tex":
+            return latex(self.tables_in(form), self.signature, label)
         return csv_text(self.table) if form == "csv" else "".join(f"{line}\n" for line in self.json_lines())
 
     @public
@@ -116,4 +121,5 @@ class Finding(Frames, OneLine):
             write_numbers(path, self.table, self.signature)
         else:
             with replacing(path) as temporary:
-                temporary.write_bytes(self.text(ending[1:]).encode("utf-8", "surrogateescape"))
+                label = SCORES if path.stem == "table" else path.stem  # a study has a table.tex
+                temporary.write_bytes(self.text(ending[1:], label).encode("utf-8", "surrogateescape"))

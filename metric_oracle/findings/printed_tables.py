@@ -31,7 +31,6 @@ class Entry:
 class Print:
     """What a table has that goes into a paper as it is."""
 
-    label: str  # by which LaTeX refers to it
     legend: list[str]  # sentences behind the title; those of `notes` are for who writes the paper
     rule: int  # number of rows above the rule
     beside: bool = False  # whether the second line of a cell stands beside the first
@@ -152,7 +151,7 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
     lines = [table.lines(i) for i in range(len(table.columns))]
 
     def column_width(head: str, of_column: list[list[str]]) -> int:
-        return max(map(len, (*(plain(head).split() or [""]), *(line for of_cell in of_column for line in of_cell))))
+        return max(map(len, (*_folded(plain(head), 0, len), *(line for of_cell in of_column for line in of_cell))))
 
     def text(cell: Entry, of_cell: list[str], column: int) -> Any:
         """Return the lines of a cell, each as wide as its column; the number has the style of the cell."""
@@ -187,7 +186,8 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
         )
         part.add_column(Text(plain(table.first)), min_width=name_width, max_width=name_width, overflow="fold")
         for head, column in zip(table.columns[begin:end], widths[begin:end], strict=True):
-            part.add_column(Text(plain(head)), justify="right", min_width=column, max_width=column, overflow="fold")
+            lines_of_head = Text("\n".join(_folded(plain(head), column, len)))
+            part.add_column(lines_of_head, justify="right", min_width=column, max_width=column, overflow="fold")
         for number, (name, cells) in enumerate(table.rows, 1):
             texts = [text(cells[i], lines[i][number - 1], widths[i]) for i in range(begin, end)]
             label = Text("\n".join(map(plain, name.split("\n"))))
@@ -238,6 +238,7 @@ def markdown(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
 
 # LaTeX
 
+SCORES = "scores"  # label of a table in a file that has no name of its own
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -263,16 +264,17 @@ def _latex_text(text: str) -> str:
     return plain(text).translate(_LATEX)
 
 
-def latex(tables: Sequence[PaperTable], signature: dict[str, Any]) -> str:
+def latex(tables: Sequence[PaperTable], signature: dict[str, Any], label: str = SCORES) -> str:
     r"""Return tables as LaTeX, which needs booktabs and no other package.
 
-    At the end is the signature, in one short line and in full in a comment; that of a table for a paper is a comment.
+    LaTeX refers to a table for a paper by ``tab:`` and the letters and digits of `label`. At the end is the signature,
+    in one short line and in full in a comment; that of a table for a paper is a comment.
     """
     lines = [r"% \usepackage{booktabs}"]
     short = f"Signature: {short_signature(signature)}"
     for table in tables:
         if table.print is not None:
-            lines += [*_printed(table, table.print), *(f"% {plain(note)}" for note in (*table.notes, short))]
+            lines += [*_printed(table, table.print, label), *(f"% {plain(note)}" for note in (*table.notes, short))]
             continue
         lines += _whole(table)
         if table is tables[-1]:
@@ -331,7 +333,11 @@ _BOLD = 1.15  # how much wider bold digits are
 _SEP = 3.0  # on both sides of a column
 _BESIDE, _MARK = 3.0, 3.5  # between a number and its interval beside it, and more where marks stand there
 _NAME = 130.0  # greatest width of the column of names; longer names are folded
+_FOLDED_NAME = 60.0  # least width of that column, where names are folded to make the table fit
+_INDENT = 6.0  # of the further lines of a folded name
+_NO_LABEL = re.compile("[^A-Za-z0-9]+")
 _WHOLE = re.compile(r"(-?)(\d+)")
+_WORD = re.compile(r"\S+(?: [↑↓])?")
 
 
 @dataclass(frozen=True)
@@ -350,17 +356,22 @@ def _width(text: str, digit: float = _DIGIT) -> float:
     return sum(digit * (0.55 if c in _THIN else 1.4 if c.isupper() or c in "mw%↑↓" else 1.0) for c in text)
 
 
-def _printed(table: PaperTable, how: Print) -> list[str]:
+def _printed(table: PaperTable, how: Print, label: str) -> list[str]:
     """Return the lines of a table for a paper: in one column where it fits, or else over both.
 
-    A table that is wider has several parts, one below the other, each with the names.
+    Heads and then names are folded where that makes it fit. A table that is wider has several parts, one below the
+    other, each with the names.
     """
-    name_width = min(max(_width(plain(name)) for name in (table.first, *(name for name, _ in table.rows))), _NAME)
-    name_width += 2 * _SEP
+    names = [plain(name) for name in (table.first, *(name for name, _ in table.rows))]
+    longest = min(max(map(_width, names)), _NAME)
+    least = max(_FOLDED_NAME, *(_width(word) + _INDENT for name in names for word in name.split()))
     tried = ((kind, room, folded) for kind, room in (("table", _ONE), ("table*", _BOTH)) for folded in (False, True))
     for kind, room, is_folded in tried:  # noqa: B007 - heads are folded only where that makes the table fit
         columns = [_column(table, i, how, is_folded=is_folded) for i in range(len(table.columns))]
+        name_width = longest + 2 * _SEP
         total = name_width + sum(column.width for column in columns)
+        if is_folded and room < total <= room + longest - least:
+            name_width, total = name_width - (total - room), room
         if total <= room:
             break
     most = max(int((room - name_width) // max(column.width for column in columns)), 1)
@@ -370,17 +381,17 @@ def _printed(table: PaperTable, how: Print) -> list[str]:
         rf"\begin{{{kind}}}[t]",
         r"\centering",
         rf"\caption{{{' '.join(map(_latex_text, (f'{table.title}.', *how.legend)))}}}",
-        rf"\label{{{how.label}}}",
+        rf"\label{{tab:{_NO_LABEL.sub('-', label).strip('-') or SCORES}}}",
         rf"\par\smallskip\footnotesize\setlength{{\tabcolsep}}{{{_SEP:g}pt}}",
     ]
     for part in parts:
         lines += [r"\par\medskip"] if part is not parts[0] else []
-        lines += _part(table, how, part)
+        lines += _part(table, how, part, name_width - 2 * _SEP)
     return [*lines, rf"\end{{{kind}}}"]
 
 
-def _part(table: PaperTable, how: Print, columns: Sequence[_PrintedColumn]) -> Iterator[str]:
-    """Yield the lines of a tabular with some columns of a table for a paper."""
+def _part(table: PaperTable, how: Print, columns: Sequence[_PrintedColumn], name_width: float) -> Iterator[str]:
+    """Yield the lines of a tabular with some columns of a table for a paper; names that are wider are folded."""
     yield rf"\begin{{tabular}}{{l{''.join(column.kind for column in columns)}}}"
     yield r"\toprule"
     yield " & ".join([_latex_text(table.first), *(column.head for column in columns)]) + r" \\"
@@ -389,13 +400,15 @@ def _part(table: PaperTable, how: Print, columns: Sequence[_PrintedColumn]) -> I
         if i:
             is_tall = any(any(column.small) for column in columns)
             yield r"\midrule" if i == how.rule else r"\addlinespace[2pt]" if is_tall else ""
-        label = _row_name(name)
-        if _width(plain(name)) > _NAME:
-            label = rf"\parbox[t]{{{_NAME:g}pt}}{{\raggedright\strut {label}\strut}}"
-        yield " & ".join([label, *(column.numbers[i] for column in columns)]) + r" \\"
+        is_whole = _width(plain(name)) <= name_width
+        label, *others = [plain(name)] if is_whole else _folded(plain(name), name_width - _INDENT, _width)
+        others = [rf"\hspace{{{_INDENT:g}pt}}{_latex_text(line)}" for line in others]
+        yield " & ".join([_row_name(label), *(column.numbers[i] for column in columns)]) + r" \\"
         small = [column.small[i] for column in columns]
         if any(small):
-            yield " & ".join(["", *small]) + r" \\"
+            yield " & ".join(["".join(others[:1]), *small]) + r" \\"
+            others = others[1:]
+        yield from (rf"{line} \\" for line in others)
     yield r"\bottomrule"
     yield r"\end{tabular}"
 
@@ -420,7 +433,7 @@ def _column(table: PaperTable, place: int, how: Print, *, is_folded: bool) -> _P
     is_pair = how.beside and any(seconds)
     gap = _BESIDE + _MARK * any(cell.mark for cell in cells)
     body = sum(widths) + gap if is_pair else max(widths)
-    lines = _folded(plain(table.columns[place]), body) if is_folded else [plain(table.columns[place])]
+    lines = _folded(plain(table.columns[place]), body, _width) if is_folded else [plain(table.columns[place])]
     head = _latex_text(lines[0])
     if len(lines) > 1:
         head = rf"\shortstack{{{(chr(92) * 2).join(rf'{chr(92)}strut {_latex_text(line)}' for line in lines)}}}"
@@ -431,11 +444,11 @@ def _column(table: PaperTable, place: int, how: Print, *, is_folded: bool) -> _P
     return _PrintedColumn(head, kind, numbers, small, width)
 
 
-def _folded(text: str, width: float) -> list[str]:
+def _folded(text: str, width: float, measure: Callable[[str], float]) -> list[str]:
     """Return a head as lines not wider than `width`, broken between words; an arrow stays beside its word."""
     lines: list[str] = []
-    for word in text.replace(" ↑", "\N{NO-BREAK SPACE}↑").replace(" ↓", "\N{NO-BREAK SPACE}↓").split(" "):
-        if lines and _width(f"{lines[-1]} {word}") <= width:
+    for word in _WORD.findall(text) or [""]:
+        if lines and measure(f"{lines[-1]} {word}") <= width:
             lines[-1] = f"{lines[-1]} {word}"
         else:
             lines.append(word)
@@ -451,6 +464,3 @@ def _phantom(number: str, column: Sequence[str]) -> str:
     sign = "$-$" if any(found[1] for found in others) and not own[1] else ""
     digits = "0" * (max(len(found[2]) for found in others) - len(own[2]))
     return rf"\phantom{{{sign}{digits}}}" if sign or digits else ""
-
-
-RENDERERS = {"md": markdown, "tex": latex}

@@ -10,7 +10,6 @@ from metric_oracle.statistics import difference
 from metric_oracle.tables.layout import BELOW, BESIDE, NONE, Chosen, Layout, head
 from metric_oracle.tables.table_cells import Cell, Difference, MetricColumn, title
 
-LABEL = "tab:scores"
 ALIKE = "≈"  # not different from the best
 _DIGITS = 3
 _LIMIT = 0.05  # of the p-value of a difference
@@ -38,7 +37,7 @@ class PaperTables:
             for name, *cells in zip(self.chosen.systems, *columns, strict=True)
         ]
         rule = len(self.chosen.models)
-        how = Print(LABEL, [*self._legend(where)], rule, beside=where == BESIDE)
+        how = Print([*self._legend(where)], rule, beside=where == BESIDE)
         return PaperTable(self._title(), heads, rows, [*notes], print=how)
 
     def _column(self, column: MetricColumn, *, with_interval: bool) -> list[Entry]:

@@ -14,7 +14,7 @@ from metric_oracle.base import option_types
 from metric_oracle.base.option_types import LEGACY
 from metric_oracle.findings.cells import arrow
 from metric_oracle.findings.corpus_bleu import corpus_bleu
-from metric_oracle.metrics import METRICS
+from metric_oracle.metrics import METRICS, title_of
 from metric_oracle.records import Directed
 from metric_oracle.statistics import (
     LEVEL,
@@ -41,7 +41,7 @@ def title(name: str) -> str:
     metric = METRICS.get(name.removesuffix(CORPUS))
     if metric is not None and name.endswith(CORPUS):
         return f"{metric.name.partition(':')[0].upper()} of the corpus ({metric.tool})"
-    return name if metric is None else metric.title or name
+    return title_of(name)
 
 
 @dataclass(frozen=True)

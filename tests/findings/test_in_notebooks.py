@@ -55,7 +55,7 @@ def printed(parts, width=200):
 def test_a_table_has_the_cells_of_the_terminal():
     cells = [[Entry(("0.5", "[0.4 0.6]"), best=True), entry("–")], [Entry(("<1",), second=True, mark="≈"), entry("2")]]
     rows = list(zip(["<a>\nof b", "x\x1b"], cells, strict=True))
-    table = PaperTable("One & two", ["m ↑", "n"], rows, ["A note."], "system", Print("tab:x", ["A legend."], 1))
+    table = PaperTable("One & two", ["m ↑", "n"], rows, ["A note."], "system", Print(["A legend."], 1))
     found = html([table, Text("signature: <s>", style="dim")])
     lines = [[of.replace("\x1b", "\ufffd") for of in row] for row in Tables(found).rows]
     assert lines == [["system", "m ↑", "n"], ["<a>\nof b", "0.5 \n[0.4 0.6]", "–"], ["x\ufffd", "<1≈", "2"]]
@@ -70,7 +70,7 @@ def test_a_table_has_the_cells_of_the_terminal():
 
 def test_numbers_beside_their_intervals_are_one_line():
     rows = [("a", [Entry(("0.5", "[0.4 0.6]"), best=True)])]
-    found = html([PaperTable("t", ["m"], rows, print=Print("tab:x", [], 1, beside=True))])
+    found = html([PaperTable("t", ["m"], rows, print=Print([], 1, beside=True))])
     assert Tables(found).rows[1] == ["a", "0.5 [0.4 0.6]"]
     assert "<b>0.5</b> [0.4 0.6]" in found
 

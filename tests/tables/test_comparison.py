@@ -198,7 +198,7 @@ def test_percentage_change_as_in_figure_5():
 
 @pytest.mark.parametrize(
     ("metric", "said"),
-    [("radcliq:v0", ["RadCliQ"]), ("bertscore:recall", ["bertscore:recall"]), ("bleu-2", []), ("chexbert:labels", [])],
+    [("radcliq:v0", ["RadCliQ"]), ("bertscore:recall", ["BERTScore recall"]), ("bleu-2", []), ("chexbert:labels", [])],
 )
 def test_what_a_percentage_is_not(metric, said):
     systems = {name: made(**{metric: around(middle)}) for name, middle in (("a", 0.4), ("b", 0.5))}

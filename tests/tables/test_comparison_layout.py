@@ -172,7 +172,7 @@ def test_write(comparison, tmp_path, ending):
     path = tmp_path / f"t.{ending}"
     for _ in range(2):  # it replaces what it wrote
         comparison.write(path)
-    assert path.read_text("utf-8") == comparison.text(ending.lower())
+    assert path.read_text("utf-8") == comparison.text(ending.lower(), "t")
     is_signed = ending in ("csv", "JSONL")  # the others hold it as a comment
     signature = tmp_path / f"{path.name}.signature.json"
     assert set(os.listdir(tmp_path)) == ({path.name, signature.name} if is_signed else {path.name})

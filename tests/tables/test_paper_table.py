@@ -78,8 +78,10 @@ def test_tex_has_the_table_for_a_paper_by_default_and_other_forms_do_not(whole, 
     assert text.startswith("% \\usepackage{booktabs}\n\\begin{table*}[t]\n\\centering\n\\caption{Average scores on 40 ")
     assert r"\label{tab:scores}" in text
     assert "Range [" in compared.text("md")
-    compared.write(tmp_path / "t.tex")
-    assert (tmp_path / "t.tex").read_text() == text
+    # Two tables of a paper have labels of their own, from the names of their files; a study's is called table.tex.
+    for name, label in (("table", "scores"), ("Bleu_a&b~2", "Bleu-a-b-2"), ("#", "scores")):
+        compared.write(tmp_path / f"{name}.tex")
+        assert (tmp_path / f"{name}.tex").read_text() == text.replace(r"\label{tab:scores}", rf"\label{{tab:{label}}}")
     full = mo.compare(whole, resamples=200, layout=mo.Layout(style="full")).text("tex")
     assert "Range [" in full
     paper = mo.compare(whole, resamples=200, layout=mo.Layout(style="paper")).text("md")
@@ -128,6 +130,28 @@ def test_rows_and_columns_are_chosen_and_ordered(whole):
 def test_errors(whole, layout, match):
     with pytest.raises(InputError, match=match):
         table(whole, **layout)
+
+
+def test_names_are_folded_where_that_makes_it_fit_one_column():
+    names = ["CheXbert agreement oracle of a pool", "good"]
+    systems = {name: scores(i) for i, name in enumerate(names)}
+    text = table(systems, columns=METRICS[:2]).text("tex")
+    assert r"\begin{table}[t]" in text
+    lines = text.splitlines()
+    (first,) = [i for i, line in enumerate(lines) if line.startswith("CheXbert agreement")]
+    assert " oracle of a pool &" not in lines[first]
+    # The second line of the name stands beside the intervals, not above them.
+    assert re.match(r"\\hspace\{6pt\}[a-z ]*pool & \{\\scriptsize \[", lines[first + 1])
+    assert r"\begin{table*}[t]" in table(systems).text("tex")
+
+
+def test_an_arrow_stays_beside_its_word(whole):
+    """Where numbers are narrower than a head, "RadGraph F1 ↑" has two lines."""
+    console = Console(width=80, record=True, file=io.StringIO(), color_system=None)
+    console.print(*table(whole, intervals="none").tables())
+    lines = console.export_text().splitlines()
+    assert not any(re.fullmatch(r"[ ↑↓]+", line) and re.search("[↑↓]", line) for line in lines)
+    assert any("F1 ↑" in line and "RadGraph" not in line for line in lines)
 
 
 def test_marks(whole):

@@ -39,6 +39,7 @@ METRICS = (
             cheap=False,
             composable=False,
             tool=_TOOL,
+            title=f"BERTScore {name}",
         )
         for part, name in enumerate(("precision", "recall"))
     ),

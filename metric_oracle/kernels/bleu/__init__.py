@@ -28,6 +28,7 @@ METRICS = (
             _CITATION + "pycocoevalcap",
             {"order": order, "coco": True},
             tool="pycocoevalcap",
+            title=f"BLEU-{order} (COCO)",
         )
         for order in (1, 2, 3, 4)
     ),

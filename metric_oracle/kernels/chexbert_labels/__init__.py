@@ -22,6 +22,7 @@ METRICS = (
         "chexbert_labels",
         "cosine of the 14-label vectors, Yu et al., Patterns 2023",
         shown_in=("score",),
+        title="CheXbert label cosine",
     ),
     *(
         Metric(
@@ -31,6 +32,7 @@ METRICS = (
             f"share of equal labels of {n}, positive or not, as in FactMM-RAG (Sun et al., arXiv 2407.15268)",
             {"measure": "agreement"},
             tool="factmm-rag",
+            title=f"CheXbert-{n} agreement",
         )
         for name, reads, n in (("agreement", _FOURTEEN, 14), ("agreement-5", _FIVE, 5))
     ),

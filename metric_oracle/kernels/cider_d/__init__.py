@@ -10,6 +10,21 @@ _CORPUS_WEIGHTED = RepresentationRecord(
 )
 _CITATION = "Vedantam et al., CVPR 2015, as in pycocoevalcap (its Cider is CIDEr-D), document frequencies of the "
 METRICS = (
-    Metric("cider-d", _WEIGHTED, "cider_d", _CITATION + "references", composable=False, tool="pycocoevalcap"),
-    Metric("cider-d:corpus", _CORPUS_WEIGHTED, "cider_d", _CITATION + "corpus", tool="pycocoevalcap"),
+    Metric(
+        "cider-d",
+        _WEIGHTED,
+        "cider_d",
+        _CITATION + "references",
+        composable=False,
+        tool="pycocoevalcap",
+        title="CIDEr-D",
+    ),
+    Metric(
+        "cider-d:corpus",
+        _CORPUS_WEIGHTED,
+        "cider_d",
+        _CITATION + "corpus",
+        tool="pycocoevalcap",
+        title="CIDEr-D (corpus idf)",
+    ),
 )

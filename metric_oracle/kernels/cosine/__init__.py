@@ -43,5 +43,6 @@ METRICS = (
         "cosine of the given report embeddings",
         cheap=False,
         composable=False,
+        title="Embedding cosine",
     ),
 )

@@ -22,5 +22,6 @@ METRICS = (
         composable=False,
         shown_in=("score",),
         tool="gihuncho/crepe",
+        title="CREPE",
     ),
 )

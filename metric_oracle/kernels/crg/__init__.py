@@ -20,5 +20,6 @@ METRICS = (
         "Hamamci et al., MIDL 2025, weights of the test set",
         composable=False,
         tool="ibrahimethemhamamci/crg",
+        title="CRG",
     ),
 )

@@ -32,6 +32,7 @@ METRICS = (
         {"family_a": 0, "family_b": -1},  # the labels are one family of features
         is_symmetric=True,
         tool="scikit-learn",
+        title="SRR-BERT F1",
     ),
     Metric(
         "srr-bert:agreement",
@@ -39,6 +40,7 @@ METRICS = (
         "chexbert_labels",
         _SRR_CITATION + ", share of equal labels",
         {"measure": "agreement"},
+        title="SRR-BERT agreement",
     ),
     *(
         Metric(
@@ -48,10 +50,11 @@ METRICS = (
             f"{what}, of a table with any columns; labels missing on either side are not compared",
             {"measure": measure},
             tool=tool,
+            title=title,
         )
-        for measure, what, tool in (
-            ("agreement", "share of equal labels", ""),
-            ("f1", "F1 of the positive labels", "scikit-learn"),
+        for measure, what, tool, title in (
+            ("agreement", "share of equal labels", "", "Label agreement"),
+            ("f1", "F1 of the positive labels", "scikit-learn", "Label F1"),
         )
     ),
 )

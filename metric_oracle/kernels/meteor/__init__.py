@@ -8,8 +8,15 @@ _SYNONYMS = RepresentationRecord("synonyms", "metric_oracle.indexes.stems:Synony
 _JAR = SourceRecord("meteor_jar", "metric_oracle.encoders.meteor_jar:MeteorJar", "", "", (), made="pairs")
 _CITATION = "Lavie and Agarwal, WMT 2007, as in nltk with "
 METRICS = (
-    Metric("meteor:nltk", _SYNONYMS, "meteor", _CITATION + "WordNet", tool="nltk"),
-    Metric("meteor:nltk-stems", _STEMS, "meteor", _CITATION + "a WordNet that knows no word", tool="nltk"),
+    Metric("meteor:nltk", _SYNONYMS, "meteor", _CITATION + "WordNet", tool="nltk", title="METEOR (NLTK)"),
+    Metric(
+        "meteor:nltk-stems",
+        _STEMS,
+        "meteor",
+        _CITATION + "a WordNet that knows no word",
+        tool="nltk",
+        title="METEOR (NLTK, stems)",
+    ),
     Metric(
         "meteor:1.5",
         RepresentationRecord(_JAR.name, _JAR.home, _JAR),
@@ -18,5 +25,6 @@ METRICS = (
         cheap=False,
         composable=False,
         tool="meteor-1.5.jar",
+        title="METEOR 1.5",
     ),
 )

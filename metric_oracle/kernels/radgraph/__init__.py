@@ -42,6 +42,7 @@ METRICS = (
             is_symmetric=True,
             shown_in=("score",),
             tool="radgraph-0.1.18",
+            title=f"RadGraph F1 ({level})",
         )
         for variant, level, family in _VARIANTS
     ),
@@ -55,6 +56,7 @@ METRICS = (
             fallback=True,
             is_symmetric=True,
             tool="radgraph-b5ab8d0",
+            title=f"RadGraph F1 ({level}, lower case)",
         )
         for variant, level, family in _VARIANTS
     ),

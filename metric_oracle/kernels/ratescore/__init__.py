@@ -26,6 +26,7 @@ METRICS = tuple(
         cheap=False,
         composable=False,
         tool="ratescore-0.6.0",
+        title="RaTEScore" if matrix == "long" else f"RaTEScore ({matrix})",
     )
     for matrix in ("long", "short")
 )

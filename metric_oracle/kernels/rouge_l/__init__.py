@@ -16,6 +16,12 @@ METRICS = (
         title="ROUGE-L",
     ),
     Metric(
-        "rouge-l:coco", NGRAMS, "rouge_l", "Lin, ROUGE 2004, as in pycocoevalcap", {"coco": True}, tool="pycocoevalcap"
+        "rouge-l:coco",
+        NGRAMS,
+        "rouge_l",
+        "Lin, ROUGE 2004, as in pycocoevalcap",
+        {"coco": True},
+        tool="pycocoevalcap",
+        title="ROUGE-L (COCO)",
     ),
 )

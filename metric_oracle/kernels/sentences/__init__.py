@@ -23,5 +23,6 @@ METRICS = (
         cheap=False,
         composable=False,
         tool="metric-oracle",
+        title="Sentence distance",
     ),
 )

@@ -9,5 +9,6 @@ METRICS = (
         "temporal",
         "Bannur et al., CVPR 2023; words as in RadEval 2.2.1",
         tool="radeval-2.2.1",
+        title="Temporal F1",
     ),
 )
