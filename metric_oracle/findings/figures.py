@@ -26,6 +26,7 @@ COLUMN, WIDTH = 88.0, 180.0  # widths of a figure in a column, and over both col
 ORANGE, BLUE, GREY, INK, BAND, LINE = "#b0400d", "#0b57a4", "#55606c", "#1a1d21", "#e4eaf1", "#c9d0d8"
 SMALL, MEDIUM = 7.0, 8.0  # points of text
 LETTER = 1.35  # width of a small letter in millimetres
+_KEY = 9.0  # width of a mark in a legend and of the space around it, in millimetres
 _INCH = 25.4
 DASHED: dict[str, Any] = {"color": GREY, "linestyle": (0, (4, 2)), "linewidth": 0.7}  # a line to compare with
 # Of several series, in their order: colour and dashes of lines, and colour and pattern of bars.
@@ -129,6 +130,16 @@ def draw_curve(axes: "Axes", points: Sequence[Mapping[str, Any]], colour: str, d
     n, low, mean, high = ([point[key] for point in points] for key in ("n", "low", "mean", "high"))
     axes.fill_between(n, low, high, color=colour, alpha=0.18, linewidth=0)
     axes.plot(n, mean, marker="o", linestyle=dashes, color=colour, markersize=3, linewidth=1.1, label=label)
+
+
+def add_legend(figure: Any, marks: Sequence[Any], width: float) -> int:
+    """Add what marks with labels mean below the panels of a figure of a width in millimetres; return how many lines."""
+    longest = max(len(mark.get_label()) for mark in marks)
+    total = sum(LETTER * len(mark.get_label()) + _KEY for mark in marks)
+    n_wide = len(marks) if total <= width else max(1, int(width // (LETTER * longest + _KEY)))
+    style = {"handlelength": 2.0, "handletextpad": 0.5, "columnspacing": 1.2, "fontsize": SMALL}
+    figure.legend(handles=marks, loc="outside lower center", ncols=n_wide, **style)
+    return -(-len(marks) // n_wide)
 
 
 def draw_dot(axes: "Axes", kind: Dot, mean: float, y: float, interval: tuple[float, float] | None = None) -> None:

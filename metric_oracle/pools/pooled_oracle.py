@@ -21,6 +21,7 @@ from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, listing
 from metric_oracle.findings.results import bound_under
 from metric_oracle.findings.signature import signed
+from metric_oracle.metrics import title_of
 from metric_oracle.records import sign_of
 from metric_oracle.statistics import LEVEL, RESAMPLES, Array, difference, expected_best, intervals
 
@@ -125,7 +126,7 @@ class PooledOracle(Finding):
         axes.set_xticks(ticks, [str(n) for n in ticks])
         axes.minorticks_off()
         axes.set_xlabel("reports scored by the judge (95 % intervals)")
-        axes.set_title(f"{literal(self.signature['judge']['name'])}, best score", loc="left")
+        axes.set_title(f"{literal(title_of(self.signature['judge']['name']))}, best score", loc="left")
         axes.legend()
         return finish(figure)
 

@@ -29,6 +29,7 @@ from metric_oracle.findings.figures import DASHED, LINE, MODEL, WIDTH, draw_dot,
 from metric_oracle.findings.finding import Finding
 from metric_oracle.findings.printed_tables import PaperTable, entry, listing, pivot, plain
 from metric_oracle.findings.signature import bootstrap, signed
+from metric_oracle.metrics import title_of
 from metric_oracle.raters.interrater import (
     PERFECT,
     RADIOLOGISTS,
@@ -396,7 +397,7 @@ class MetricComparison(Finding):
                     draw_dot(panel, MODEL, r["value"], y, None if r["low"] is None else (r["low"], r["high"]))
                 if ceiling.get(kind) is not None:
                     panel.axvline(ceiling[kind], **DASHED)
-                panel.set_yticks(range(len(dots)), [plain(r["metric"]) for r in dots], parse_math=False)
+                panel.set_yticks(range(len(dots)), [plain(title_of(r["metric"])) for r in dots], parse_math=False)
                 panel.set_ylim(len(dots) - 0.4, -0.6)
                 panel.grid(axis="x", color=LINE, linewidth=0.4)
                 panel.set_axisbelow(True)

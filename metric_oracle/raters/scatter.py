@@ -9,6 +9,7 @@ import numpy as np
 from metric_oracle.base.errors import InputError
 from metric_oracle.findings.cells import number
 from metric_oracle.findings.figures import BLUE, INK, SMALL, WIDTH, finish, literal, new_figure
+from metric_oracle.metrics import title_of
 from metric_oracle.raters.names import agreement_cell, kind_in_line
 from metric_oracle.statistics import Array, varies
 
@@ -47,12 +48,12 @@ def scatter(
         panel.text(
             corner, 0.97, label, transform=panel.transAxes, va="top", ha="left" if corner < 0.5 else "right", size=SMALL
         )
-        # Leave room for the label above the points.
+        # Leave room for the three lines of the label above the points.
         least = min(y.min(), 0)
         room = max(y.max() - least, 1)
-        panel.set_ylim(bottom=least - 0.03 * room, top=least + 1.25 * room)
+        panel.set_ylim(bottom=least - 0.03 * room, top=least + 1.4 * room)
         if row == 0:
-            panel.set_title(literal(name))
+            panel.set_title(literal(title_of(name)))
         if row == len(errors) - 1:
             panel.set_xlabel("score (lower is better)" if corner < 0.5 else "score")
         if column == 0:

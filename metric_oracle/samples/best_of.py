@@ -32,8 +32,8 @@ from metric_oracle.findings.figures import (
     COLUMN,
     LINES,
     ORANGE,
-    SMALL,
     WIDTH,
+    add_legend,
     draw_curve,
     finish,
     literal,
@@ -46,6 +46,7 @@ from metric_oracle.findings.signature import signed
 from metric_oracle.indexes.shards import section_of
 from metric_oracle.judges.given import opened_judges, parted
 from metric_oracle.judges.judge import Judge
+from metric_oracle.metrics import title_of
 from metric_oracle.records import Metric, sign_of
 from metric_oracle.retrieval.options import DEFAULTS
 from metric_oracle.retrieval.search_signature import digest
@@ -200,28 +201,27 @@ class BestOf(Finding):
             One panel for each metric.
         """
         metrics = list(self.scores)
-        grid, figure = panels(len(metrics), width or (COLUMN if len(metrics) == 1 else WIDTH), least=55, height=62)
+        width = width or (COLUMN if len(metrics) == 1 else WIDTH)
+        grid, figure = panels(len(metrics), width, least=55, height=62)
+        styles = dict(zip(dict.fromkeys(self.levels["level"].to_pylist()), cycle(LINES), strict=False))
+        lines: dict[str, Any] = {}
         for axes, metric in zip(grid, metrics, strict=True):
             rows, levels = (
                 [row for row in table.to_pylist() if row["metric"] == metric] for table in (self.curve, self.levels)
             )
             draw_curve(axes, rows, ORANGE, "-")
-            for level, (colour, style) in zip(levels, cycle(LINES), strict=False):
-                axes.axhline(level["mean"], color=colour, linestyle=style, linewidth=1)
-                axes.annotate(
-                    literal(level["level"]),
-                    (0, level["mean"]),
-                    xycoords=("axes fraction", "data"),
-                    xytext=(3, 2),
-                    textcoords="offset points",
-                    color=colour,
-                    fontsize=SMALL,
+            for level in levels:
+                name, (colour, dashes) = level["level"], styles[level["level"]]
+                lines[name] = axes.axhline(
+                    level["mean"], color=colour, linestyle=dashes, linewidth=1, label=literal(name)
                 )
             axes.set_xscale("log", base=2)
             axes.set_xticks([row["n"] for row in rows], [str(row["n"]) for row in rows])
             axes.minorticks_off()
             axes.set_xlabel("samples drawn (95 % intervals)")
-            axes.set_title(f"{literal(metric)}, expected best", loc="left")
+            axes.set_title(f"{literal(title_of(metric))}, expected best", loc="left")
+        if lines:
+            add_legend(figure, [*lines.values()], width)
         return finish(figure)
 
     @public

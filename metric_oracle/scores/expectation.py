@@ -34,7 +34,7 @@ from metric_oracle.findings.writing import write_numbers
 from metric_oracle.indexes.index import AnyIndex, Index
 from metric_oracle.judges.given import GivenJudge, one_judge
 from metric_oracle.judges.judge import Judge
-from metric_oracle.metrics import get_metric
+from metric_oracle.metrics import get_metric, title_of
 from metric_oracle.reading import Queries, attached, loaded
 from metric_oracle.retrieval.checks import section_entry
 from metric_oracle.retrieval.corpus_index import corpus_of
@@ -127,7 +127,9 @@ class Expectation(Finding):
         axes.stairs(100 * self.counts / self.counts.sum(), self.edges, fill=True, color="#b9c3cf")
         axes.axvline(means.mean(), color=ORANGE, linewidth=1, label=f"mean {means.mean():z.4f}")
         axes.set_xlim(self.edges[0], self.edges[-1])
-        axes.set_xlabel(f"{literal(self.signature['metric'])} of a test report and a random report of the corpus")
+        axes.set_xlabel(
+            f"{literal(title_of(self.signature['metric']))} of a test report and a random report of the corpus"
+        )
         axes.set_ylabel("pairs (%)")
         drawn = f"{self.signature['sampled']['rows']:,} random" if self.sample else f"{n_rows:,}"
         axes.set_title(f"{len(means):,} test reports x {drawn} reports", loc="left")

@@ -18,6 +18,7 @@ from metric_oracle.findings.figures import (
     OTHER_ORACLE,
     SMALL,
     Dot,
+    add_legend,
     draw_dot,
     finish,
     new_figure,
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PANEL = 29.0  # least width of a panel, in millimetres
+_WIDE = 38.0  # a panel that has room for more ticks
+_TICKS: dict[str, Any] = {"nbins": 6, "steps": [1, 2, 5, 10]}
+_FEW_TICKS: dict[str, Any] = {"nbins": 4, "steps": [1, 2, 2.5, 5, 10]}
 _ROW = 4.6  # height of a system
 _LONGEST = 34  # letters of a name in one line
 _GAP = 0.7  # between models and the others, in rows
 _SQUEEZE = 1.6  # a baseline that would make an axis wider by this factor is cut
-_KEY = 8.0  # width of a mark in the legend and of the space around it, in millimetres
 _ROOM = 0.06  # of an axis beyond its outermost mark
 
 
@@ -62,6 +65,9 @@ class Forest:
         figure = new_figure(width, height)
         grid = figure.subplots(n_rows, n_wide, squeeze=False, sharey=True)
         is_cut = [self._draw(axes, column, heights) for axes, column in zip(grid.ravel(), columns, strict=False)]
+        ticks = _TICKS if (width - left) / n_wide >= _WIDE else _FEW_TICKS
+        for axes in grid.ravel():
+            axes.locator_params(axis="x", **ticks)
         for axes in grid.ravel()[len(columns) :]:
             axes.set_visible(False)
         for axes in grid[:, 0]:
@@ -107,7 +113,6 @@ class Forest:
                 is_cut = True
                 self._draw_beyond(axes, cell.mean, y, is_right=cell.mean > high)
         axes.set_xlim(low, high)
-        axes.locator_params(axis="x", nbins=4)
         axes.grid(axis="x", color=LINE, linewidth=0.4)
         axes.set_axisbelow(True)
         axes.set_title(column.label)
@@ -167,9 +172,4 @@ class Forest:
         if is_cut:
             beyond = Line2D([], [], linestyle="", marker=">", color=GREY, markersize=4, label="beyond the axis")
             marks.append(beyond)
-        longest = max(len(mark.get_label()) for mark in marks)
-        total = sum(LETTER * len(mark.get_label()) + _KEY for mark in marks)
-        n_wide = len(marks) if total <= width else max(1, int(width // (LETTER * longest + _KEY)))
-        style = {"handlelength": 1.4, "handletextpad": 0.5, "columnspacing": 1.2}
-        figure.legend(handles=marks, loc="outside lower center", ncols=n_wide, **style)
-        return -(-len(marks) // n_wide)
+        return add_legend(figure, marks, width)

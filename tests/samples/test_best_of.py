@@ -286,6 +286,15 @@ def test_results_are_levels_of_the_curve(oracle, measured, example, tmp_path, mo
         ("rouge-l", "weak"): pytest.approx(model.mean()["rouge-l"], abs=1e-13),
         ("bleu-2", "weak"): pytest.approx(model.mean()["bleu-2"], abs=1e-13),
     }
+    figure = found.figure()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["corpus oracle", "chance", "weak"]
+    assert not any(axes.texts for axes in figure.axes)  # names beside lines would lie on the curve
+    styles = {(line.get_color(), line.get_linestyle()) for axes in figure.axes for line in axes.lines[-1:]}
+    assert len(styles) == 1  # that of "weak" under both metrics
+    figure.draw_without_rendering()
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
     assert best.levels.num_rows == 0
     assert found.table["level"].drop_null().to_pylist() == [level for _, level in means]
     words = ["best-of", "samples.jsonl", "test.csv", "-m", "rouge-l", "--results", str(tmp_path / "top.parquet")]

@@ -379,6 +379,9 @@ def test_the_figure_has_the_width_that_is_asked_for(whole, width, tmp_path):
     assert figure.get_figwidth() * 25.4 == pytest.approx(width)
     shown = [axes for axes in figure.axes if axes.get_visible()]
     assert len(shown) == len(METRICS)
+    for axes in shown:
+        low, high = axes.get_xlim()
+        assert sum(low <= tick <= high for tick in axes.get_xticks()) >= 3
     rows = {round(axes.get_position().y0, 3) for axes in shown}
     assert (len(rows) == 1) == (width >= 180)
 
