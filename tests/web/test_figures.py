@@ -113,6 +113,9 @@ def test_figures_of_ratings(rated_cases):
         assert words in page
         assert "<svg" in client.get(f"/systems/{key}.svg").text
     assert "Kendall tau-b of metric scores and counted errors" in page
+    assert re.search(
+        r'<th scope="row" class="lines"><bdi>[^<]*</bdi><br><bdi>sig\. and</bdi><br><bdi>insig\. errors', page
+    )
     assert "Radiologist evaluation in terms of total number of errors" in page
 
 
