@@ -165,12 +165,12 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
 
     widths = [column_width(*both) for both in zip(table.columns, lines, strict=True)]
     names = [plain(line) for name, _ in table.rows for line in name.split("\n")] + [plain(table.first)]
-    longest, word = max(map(len, names)), max(len(word) for name in names for word in name.split() or [""])
+    longest, word = max(map(len, names)), max(len(word) for name in names for word in _folded(name, 0, len))
     available = max(width - _EDGES - _BETWEEN - max(widths, default=0), _MIN_NAME_WIDTH)
     name_width = min(longest, max(width // 3, word), available)
     room = width - _EDGES - sum(widths) - _BETWEEN * len(widths)
-    if max(word, _MIN_NAME_WIDTH) <= room < name_width:  # folded names rather than a table in two parts
-        name_width = room
+    if max(word, _MIN_NAME_WIDTH) <= room:  # folded names rather than a table in two parts, but none without need
+        name_width = min(longest, room)
     begin = 0
     while begin < max(len(table.columns), 1):
         end, left = begin + 1, width - _EDGES - name_width - _BETWEEN - (widths[begin] if widths else 0)
@@ -190,7 +190,8 @@ def _rich(table: PaperTable, width: int) -> Iterator[Any]:
             part.add_column(lines_of_head, justify="right", min_width=column, max_width=column, overflow="fold")
         for number, (name, cells) in enumerate(table.rows, 1):
             texts = [text(cells[i], lines[i][number - 1], widths[i]) for i in range(begin, end)]
-            label = Text("\n".join(map(plain, name.split("\n"))))
+            lines_of_name = [line for part in name.split("\n") for line in _folded(plain(part), name_width, len)]
+            label = Text("\n".join(lines_of_name))
             is_tall = max((len(cell.lines) for cell in cells), default=1) > 1
             part.add_row(label, *texts, end_section=is_tall if table.print is None else number == table.print.rule)
         yield part

@@ -60,7 +60,7 @@ def _mean_of(kind: str) -> Format:
 
 
 def _interval(row: Row, kind: str) -> str:
-    """Return the interval of a mean or of a difference, with its kind, as Yu et al. print it."""
+    """Return the interval of a mean or of a difference; with a kind, as Yu et al. print it, unless that is empty."""
     return ends(row["interval_low"], row["interval_high"], _FORM, kind=kind, alike=row["degenerate"])
 
 
@@ -75,8 +75,8 @@ def _inverse(row: Row) -> list[str]:
 
 
 def _difference(row: Row) -> str:
-    """Return the cell of a paired difference."""
-    return f"{number(row['mean'], f'+{_FORM}')} {_interval(row, _CI)}"
+    """Return the cell of a paired difference; the head of the column says what its interval is."""
+    return f"{number(row['mean'], f'+{_FORM}')} {_interval(row, '')}"
 
 
 def _overlap(row: Row) -> str:
@@ -88,7 +88,7 @@ _CHANGE = over_of("percent_change_from_random", "percent_change_low", "percent_c
 _SHARE = over_of("share_of_way_to_oracle", "share_low", "share_high", "z.1f", scale=100, unit=" %")
 # The columns of the table of paired differences.
 _TESTS = {
-    f"Mean difference [{_CI}]": _difference,
+    f"Difference [{_CI}]": _difference,
     "p": p_of("p_value"),
     "p adjusted": p_of("p_adjusted"),
     "Intervals overlap": _overlap,

@@ -248,7 +248,7 @@ def test_table_of_one_wide_column_with_long_names():
     assert f"[95% CI {cell.interval.low:.3f} {cell.interval.high:.3f}]" in text
     (difference,) = compared.differences
     ends = difference.interval
-    assert f"{difference.difference:+z.3f} [95% CI {ends.low:.3f} {ends.high:.3f}]" in text
+    assert f"{difference.difference:+z.3f} [{ends.low:.3f} {ends.high:.3f}]" in text
 
 
 def test_the_mean_of_many_answers_stands_first(world):

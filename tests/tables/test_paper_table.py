@@ -154,6 +154,14 @@ def test_an_arrow_stays_beside_its_word(whole):
     assert any("F1 ↑" in line and "RadGraph" not in line for line in lines)
 
 
+def test_an_arrow_stays_in_the_line_of_a_name_that_is_folded(whole):
+    console = Console(width=70, record=True, file=io.StringIO(), color_system=None)
+    console.print(*mo.compare(whole, paired=[("good", "bad")], resamples=100).tables())
+    lines = console.export_text().splitlines()
+    assert not any(re.match(r" *[↑↓] *$", line) for line in lines)
+    assert any(re.match(r" RadGraph F1 ↑ ", line) for line in lines)  # the second line of "good − bad, RadGraph F1 ↑"
+
+
 def test_marks(whole):
     compared = table(whole, intervals="none")
     rows = {row[0]: row[1:] for row in body(compared.text("tex")) if len(row) > 1}
