@@ -68,6 +68,13 @@ def test_an_error_without_a_place_is_an_exit_code(folder):
     assert run(f"{ORACLE} retrieve {folder}/I none.csv -m bleu 2>&-").returncode == 2
 
 
+def test_an_error_soon_after_a_file_was_read_is_an_exit_code(folder, tmp_path):
+    """Arrow's threads still held the bytes of the file as the interpreter ended: half of these calls were aborted."""
+    tests = folder / "test.csv"
+    line = f"{ORACLE} survey create {tests} --candidates a={tests} --raters anna --studies 50000 --out {tmp_path}/S"
+    assert [run(line).returncode for _ in range(4)] == [2] * 4
+
+
 # Signals
 
 

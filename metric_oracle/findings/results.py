@@ -422,6 +422,7 @@ def _csv_table(raw: bytes, texts: Sequence[str]) -> pa.Table:
     options = csv.ConvertOptions(
         column_types=dict.fromkeys(texts, pa.string()), null_values=[""], strings_can_be_null=False
     )
-    # A single block, so that a report of any length fits.
-    reading = csv.ReadOptions(block_size=min(len(raw) + 1, 1 << 30))
+    # A single block, so that a report of any length fits. One thread: another might still hold `raw` when the process
+    # ends, and the interpreter aborts where a thread gives an object back so late.
+    reading = csv.ReadOptions(use_threads=False, block_size=min(len(raw) + 1, 1 << 30))
     return csv.read_csv(pa.BufferReader(raw), reading, csv.ParseOptions(newlines_in_values=True), options)
