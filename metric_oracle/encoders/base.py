@@ -13,8 +13,9 @@ from metric_oracle.base.errors import InputError
 from metric_oracle.base.files import write_bytes
 from metric_oracle.base.job import Job
 from metric_oracle.base.progress import Advance
-from metric_oracle.encoders.batches import digest, environment, part_bounds
+from metric_oracle.encoders.batches import Blocks, digest, environment, part_bounds, run_batches
 from metric_oracle.encoders.libraries import choose_device, import_libraries
+from metric_oracle.encoders.packed_layers import BATCH_TOKENS, Packed
 
 _Sequence = TypeVar("_Sequence", str, bytes)
 
@@ -28,7 +29,8 @@ class Encoder:
 
     title: ClassVar[str]  # name of the model in messages
     part_name: ClassVar[str]  # prefix of the names of the files that hold finished parts and the state of the job
-    batch_tokens: ClassVar[dict[str, int]] = {"cpu": 128, "cuda": 4_096}  # tokens per batch, see `batches`
+    # Tokens per batch of a model that is not packed, see `batches`.
+    batch_tokens: ClassVar[dict[str, int]] = {"cpu": 128, "cuda": 4_096}
     # Size of a part that is kept on disk: about half a minute of work on two cores.
     part_size: ClassVar[dict[str, int]] = {"cpu": 1 << 15, "cuda": 1 << 20}
 
@@ -39,6 +41,7 @@ class Encoder:
         versions = {"torch": str(torch.__version__), "transformers": transformers.__version__}
         self._signature = self._open(**files) | versions
         self._environment = environment(self._device, self.batch_tokens[self._device])
+        self._environment["batch_tokens_if_packed"] = BATCH_TOKENS
 
     @property
     def signature(self) -> dict[str, str]:
@@ -65,6 +68,19 @@ class Encoder:
             raise InputError(
                 argument, "must give finite numbers", f"{value} from {path or self._path}", "Fetch it again."
             )
+
+    def _run_batches(
+        self,
+        model: Any,
+        run: Callable[[npt.NDArray[np.int64], Blocks], None],
+        ids: npt.NDArray[np.int32],
+        ptr: npt.NDArray[np.int64],
+        finished: Callable[[npt.NDArray[np.int64]], object] | None = None,
+    ) -> None:
+        """Call `run_batches` with batches for `model`: of mixed lengths if it is packed, otherwise of one length."""
+        is_mixed = isinstance(model, Packed)
+        batch_tokens = BATCH_TOKENS if is_mixed else self.batch_tokens[self._device]
+        run_batches(run, ids, ptr, batch_tokens, self._device, finished, is_mixed=is_mixed)
 
     def _pack(self, output: Any) -> bytes:
         """Return the output of a part as the content of its file: JSON, unless a subclass has its own form."""

@@ -123,6 +123,12 @@ def store_tokens(
     return store
 
 
+def first_rows(blocks: Blocks) -> npt.NDArray[np.int64]:
+    """Return the row of the first token of each sequence, int64[n], in the output for a batch."""
+    length = np.concatenate([np.full(len(block), block.shape[1]) for block in blocks])
+    return np.cumsum(length) - length
+
+
 def run_model(model: Any, blocks: Blocks) -> Any:
     """Return the first output of a model for a batch of `run_batches`, one row for each token: hidden states or logits.
 

@@ -16,7 +16,7 @@ from metric_oracle.base.files import sha256
 from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.tables import existing_file
 from metric_oracle.encoders.base import Encoder, longest_first
-from metric_oracle.encoders.batches import Blocks, run_batches, run_model
+from metric_oracle.encoders.batches import Blocks, first_rows, run_model
 from metric_oracle.encoders.checkpoints import Published, check_names, load_strictly, named_tensors, read_torch
 from metric_oracle.encoders.model_files import cached_file
 from metric_oracle.encoders.packed_layers import pack
@@ -40,12 +40,17 @@ class CheXbert(Encoder):
     title, part_name = "CheXbert", "chexbert"
 
     def _open(self, *, vocabulary: str | Path | None = None) -> dict[str, str]:
+        import torch
         from transformers import BertTokenizerFast  # type: ignore[attr-defined]
 
         existing_file(self._path)
         model = _build_model(_read_tensors(self._path), self._path)
         model.eval().to(self._device)
-        self._bert, self._heads = pack(model["bert"], self._device), model["linear_heads"]
+        self._bert = pack(model["bert"], self._device)
+        # Weights and biases of all heads, as those of one.
+        self._heads = [
+            torch.cat([getattr(head, name).detach() for head in model["linear_heads"]]) for name in ("weight", "bias")
+        ]
         config = self._bert.config
         self._dtype = np.dtype([("embedding", np.float32, config.hidden_size), ("classes", np.uint8, len(_HEADS))])
         self._max_pieces = min(_MAX_PIECES, config.max_position_embeddings)
@@ -86,7 +91,7 @@ class CheXbert(Encoder):
                     progress(int(counts[part][positions].sum()))
 
             offsets = ptr[part.start : part.stop + 1]
-            run_batches(store, ids, offsets, self.batch_tokens[self._device], self._device, finished)
+            self._run_batches(self._bert, store, ids, offsets, finished)
             return output[part]
 
         for part, rows in self._run_parts(run, ptr, counts, [ptr, ids], scratch, progress):
@@ -122,10 +127,11 @@ class CheXbert(Encoder):
         import torch
 
         with torch.inference_mode():
-            states = run_model(self._bert, blocks)[:: blocks[0].shape[1]]
-            logits = [head(states) for head in self._heads]
-            is_finite = torch.stack([tensor.isfinite().all() for tensor in (states, *logits)]).all()
-            classes = torch.stack([values.argmax(1) for values in logits], 1)
+            states = run_model(self._bert, blocks)[first_rows(blocks)]
+            # A product for each text: the last bits of one for several depend on their number.
+            logits = torch.stack([torch.nn.functional.linear(state, *self._heads) for state in states])
+            is_finite = states.isfinite().all() & logits.isfinite().all()
+            classes = torch.stack([values.argmax(1) for values in logits.split(_HEADS, 1)], 1)
         self._check_finite(is_finite, "checkpoint")
         return states.cpu().numpy(), classes.cpu().numpy()
 

@@ -19,15 +19,7 @@ import numpy as np
 from metric_oracle.base.errors import InputError
 from metric_oracle.base.progress import Advance
 from metric_oracle.encoders.base import Encoder, longest_first
-from metric_oracle.encoders.batches import (
-    Blocks,
-    RunAll,
-    flatten,
-    one_thread_each,
-    run_batches,
-    run_model,
-    store_tokens,
-)
+from metric_oracle.encoders.batches import Blocks, RunAll, flatten, one_thread_each, run_model, store_tokens
 from metric_oracle.encoders.checkpoints import Published, check_tensors
 from metric_oracle.encoders.packed_layers import pack
 from metric_oracle.encoders.radgraph_archive import (
@@ -225,7 +217,7 @@ class RadGraph(Encoder):
         ids, ptr = flatten(windows)
         states = torch.empty(len(ids), self._dim, device=self._device)
         store = store_tokens(states, ptr, self._encode)
-        run_batches(store, ids, ptr, self.batch_tokens[self._device], self._device)
+        self._run_batches(self._encoder, store, ids, ptr)
         offsets = np.cumsum([0, *map(len, ids_of)]).tolist()
 
         def annotate(report: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from metric_oracle.base.files import sha256
 from metric_oracle.base.progress import Advance
 from metric_oracle.corpora.entities import TYPES, EntityTable
 from metric_oracle.encoders.base import Encoder, longest_first
-from metric_oracle.encoders.batches import Blocks, digest, flatten, run_batches, run_model, store_tokens
+from metric_oracle.encoders.batches import Blocks, digest, first_rows, flatten, run_model, store_tokens
 from metric_oracle.encoders.libraries import quiet
 from metric_oracle.encoders.model_files import check_weights, hash_files, n_positions, read, whole_folder
 from metric_oracle.encoders.packed_layers import pack
@@ -194,7 +194,7 @@ class EntityModels(Encoder):
                 progress(n_rows)
 
         store = store_tokens(labels, ptr, self._label)
-        run_batches(store, flat, ptr, self.batch_tokens[self._device], self._device, finished)
+        self._run_batches(self._model, store, flat, ptr, finished)
         for i, sentence in enumerate(new):
             names = [self._labels[label] for label in labels[ptr[i] : ptr[i + 1]]]
             by_sentence[sentence] = self._entities(ids[i], names)
@@ -245,18 +245,18 @@ class EntityModels(Encoder):
         def store(positions: np.ndarray, blocks: Blocks) -> None:
             vectors[positions] = self._first_states(blocks)[: len(positions)]
 
-        run_batches(store, *flatten(ids), self.batch_tokens[self._device], self._device)
+        self._run_batches(self._encoder, store, *flatten(ids))
         return dict(zip(words, vectors, strict=True))
 
     def _first_states(self, blocks: Blocks) -> np.ndarray:
-        """Return the last states of the first word pieces of a batch of one length, float32[B, d].
+        """Return the last states of the first word pieces of the texts in a batch, float32[B, d].
 
         Raise InputError if they are not finite, or one is zero.
         """
         import torch
 
         with torch.inference_mode():
-            states = run_model(self._encoder, blocks)[:: blocks[0].shape[1]]
+            states = run_model(self._encoder, blocks)[first_rows(blocks)]
         vectors = states.float().cpu().numpy()
         # A vector of zeros has no cosine with another.
         is_valid = np.isfinite(vectors).all() and vectors.any(axis=1).all()

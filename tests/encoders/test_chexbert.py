@@ -10,7 +10,9 @@ import pytest
 
 import support
 from metric_oracle.base.errors import BackendError, InputError, install_command
+from metric_oracle.encoders import base
 from metric_oracle.encoders.chexbert import CheXbert
+from metric_oracle.encoders.packed_layers import Packed
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -142,11 +144,12 @@ def test_equals_the_published_forward(checkpoint, parts):
 def test_batches_do_not_matter(checkpoint, parts, monkeypatch):
     for n_pieces in (1, 1000):
         monkeypatch.setattr(CheXbert, "batch_tokens", {"cpu": n_pieces})
+        monkeypatch.setattr(base, "BATCH_TOKENS", n_pieces)
         monkeypatch.setattr("metric_oracle.encoders.chexbert._TEXTS_PER_BLOCK", 2)
         check_against_published(load(checkpoint), parts, TEXTS)
 
 
-def test_the_same_bits_in_any_company(tmp_path):
+def test_the_same_bits_in_any_company(tmp_path, monkeypatch):
     """Alone, in blocks, at once, backwards, in small parts, with 1 and 2 threads, as wide as a small BERT."""
     torch.manual_seed(3)
     sizes = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 1024}
@@ -155,7 +158,17 @@ def test_the_same_bits_in_any_company(tmp_path):
     encoder = load(save(tmp_path, tensors_of(bert, heads)))
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS[5:], n)) for n in (0, 1, 1, 2, 4, 4, 4, 9, 20, 20, 33, 60, 90, 150, 300)]
+    logits, run = [], torch.nn.functional.linear
+
+    def linear(*arguments):
+        output = run(*arguments)
+        if output.shape == (54,):
+            logits.append(output.numpy().tobytes())
+        return output
+
+    monkeypatch.setattr(torch.nn.functional, "linear", linear)
     expected, *_ = encoder.encode(texts)
+    of_heads = {*logits}
     n_before = torch.get_num_threads()
     for n_threads in (1, 2):
         torch.set_num_threads(n_threads)
@@ -167,6 +180,18 @@ def test_the_same_bits_in_any_company(tmp_path):
             patch.setattr(CheXbert, "part_size", {"cpu": 70})
             assert encoder.encode(texts)[0].tobytes() == expected.tobytes()
     torch.set_num_threads(n_before)
+    assert {*logits} == of_heads
+    assert len(of_heads) == len({row.tobytes() for row in expected})
+
+
+def test_packed_batches_mix_lengths_and_repeat_nothing(checkpoint, monkeypatch):
+    encoder = load(checkpoint)
+    if not isinstance(encoder._bert, Packed):
+        pytest.skip("this machine cannot pack layers")
+    batches, run = [], CheXbert._run_batch
+    monkeypatch.setattr(CheXbert, "_run_batch", lambda self, blocks: batches.append(blocks) or run(self, blocks))
+    encoder.encode(["edema", "mild edema", "no edema", "", "edema"])
+    assert [[block.shape for block in blocks] for blocks in batches] == [[(2, 4), (1, 3), (1, 2)]]
 
 
 def test_cuts_after_511_pieces(checkpoint, parts):
@@ -210,6 +235,7 @@ def test_order_and_repetition_do_not_matter(checkpoint):
 
 def test_progress_counts_every_text(checkpoint, monkeypatch):
     monkeypatch.setattr(CheXbert, "batch_tokens", {"cpu": 16})
+    monkeypatch.setattr(base, "BATCH_TOKENS", 1)  # a text each
     steps = []
     load(checkpoint).encode(TEXTS, progress=steps.append)
     assert sum(steps) == len(TEXTS)

@@ -18,7 +18,8 @@ pytest.importorskip("transformers")
 
 from metric_oracle.base.errors import BackendError, InputError  # noqa: E402
 from metric_oracle.corpora.radgraph_json import read_graphs  # noqa: E402
-from metric_oracle.encoders import radgraph, radgraph_archive  # noqa: E402
+from metric_oracle.encoders import base, radgraph, radgraph_archive  # noqa: E402
+from metric_oracle.encoders.packed_layers import can_pack  # noqa: E402
 from metric_oracle.encoders.radgraph import RadGraph, split_words  # noqa: E402
 
 # With transformers 4, loading ModernBERT compiles something in a way that PyTorch deprecates.
@@ -133,6 +134,7 @@ def test_the_batch_changes_nothing(models, monkeypatch, model_type):
     monkeypatch.setattr(radgraph, "_PAIRS_PER_BATCH", 97)
     for n_pieces in (1, 1 << 12):
         monkeypatch.setattr(RadGraph, "batch_tokens", {"cpu": n_pieces})
+        monkeypatch.setattr(base, "BATCH_TOKENS", n_pieces)
         assert models[model_type].annotate(TEXTS) == annotations
     monkeypatch.setattr(RadGraph, "part_size", {"cpu": 100})
     assert models[model_type].annotate(TEXTS) == annotations
@@ -167,6 +169,16 @@ def test_scores_are_the_same_bits_in_any_company(models, monkeypatch, model_type
     torch.set_num_threads(1)
     assert {len(seen) for seen in of_report.values()} == {1}
     assert len(of_report) == len({" ".join(split_words(text, model_type)) for text in texts})
+
+
+def test_packed_batches_mix_lengths_and_repeat_nothing(models, monkeypatch):
+    if not can_pack("cpu", "float32"):
+        pytest.skip("this machine cannot pack layers")
+    batches, encode = [], RadGraph._encode
+    monkeypatch.setattr(RadGraph, "_encode", lambda self, blocks: batches.append(blocks) or encode(self, blocks))
+    texts = ["Lung clear.", "Left lung.", "No acute effusion is in the left lung.", "", "Lung clear."]
+    models["radgraph"].annotate(texts)
+    assert [[block.shape[0] for block in blocks] for blocks in batches] == [[1, 3]]
 
 
 def test_equal_texts_are_computed_once(models, monkeypatch):
