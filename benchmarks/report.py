@@ -17,7 +17,7 @@ from benchmarks.data import CAPTIONS, CORPORA, LEXICAL_AND_GRAPH, OF_STATES
 from benchmarks.growth import curves, exponent
 from benchmarks.machine import ROOT, Row, read
 from benchmarks.reading import KINDS
-from benchmarks.states import TEXTS
+from benchmarks.states import PACKAGES, TEXTS
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 # Of growth: ten times the corpus, for the metrics without vectors, from this size on.
@@ -375,41 +375,49 @@ def encoders_markdown(rows: Sequence[Row]) -> str:
         sides = tables.number(row["value"]), row["other"], tables.number(row["single"])
         lines.append([row["name"].removeprefix("encode-"), *sides, tables.number(row["times"])])
     first = rows[0]
+    of_one = " of one processor" if first.get("device") == "cpu" else ""
     about = (
-        f"Encoders, {first['time'][:10]}, commit {(first['commit'] or 'unknown')[:7]}, "
-        f"{tables.where(first)}: {first['reports']} synthetic "
-        f"impressions of {first['words']:.0f} words, models of bert-base's size with random weights, sides in turns."
+        f"Encoders, {first['time'][:10]}, commit {(first['commit'] or 'unknown')[:7]}"
+        f"{' with changes' if first['dirty'] else ''}, {tables.where(first)}: {first['reports']} synthetic "
+        f"impressions of {first['words']:.0f} words, models of bert-base's size with random weights; reports a "
+        f"second{of_one}, sides in turns (benchmarks/encoders.py)."
     )
     return f"{about}\n\n{tables.table(header, lines)}"
 
 
 def states_markdown(rows: Sequence[Row]) -> str:
-    """Return the table of token states beside other packages, and a sentence on a run that was killed."""
+    """Return the tables of token states beside other ways, rates and differences; a sentence on a run that ended."""
     beside = sorted((row for row in rows if "others" in row), key=lambda row: [*TEXTS].index(row["name"]))
-    peers = [*beside[0]["others"]] if beside else []
-    header = ["Model", "Reports a second", *peers, "Times the faster", "Goal", "Difference of a state"]
-    lines = []
+    others = [*dict.fromkeys(side for row in beside for side in row["others"])]
+    rates, differences = [], []
     for row in beside:
         model, dtype = row["name"].rsplit("-", 1)
-        rates = [row["value"], *(row["others"][peer] for peer in peers)]
+        numbers = [tables.number(row["others"][side]) if side in row["others"] else "" for side in others]
         met = f"at least {row['goal']:g}, {'yes' if row['times'] >= row['goal'] else '**no**'}"
-        numbers = [*map(tables.number, rates), f"{row['times']:.2f}", met, f"{row['difference']:.0e}"]
-        lines.append([f"{model} in {dtype}", *numbers])
+        rates.append([f"{model} in {dtype}", tables.number(row["value"]), *numbers, f"{row['times']:.2f}", met])
+        both = [(row["difference"].get(side), row["f1_difference"].get(side)) for side in ("", *others)]
+        cells = ["" if state is None else f"{state:.0e}, {f1:.0e}" for state, f1 in both]
+        differences.append([f"{model} in {dtype}", *cells])
     first = rows[0]
     repetitions = min((row["repetitions"] for row in beside), default=0)
     about = (
         f"Token states of BERTScore, {first['time'][:10]}, commit {(first['commit'] or 'unknown')[:7]}"
         f"{' with changes' if first['dirty'] else ''}, {tables.where(first)}: distinct synthetic impressions of "
-        f"{first['words']:.0f} words, the same layers of the same model, {repetitions} of each side in turns "
-        "(benchmarks/states.py)."
+        f"{first['words']:.0f} words, the same layers of the same model; reports a second of one processor, "
+        f"{repetitions} of each side in turns (benchmarks/states.py)."
     )
+    header = ["Model", "metric-oracle", *others, f"Times the faster of {' and '.join(PACKAGES)}", "Goal"]
+    compared = [
+        "Greatest difference of a component of a unit vector, and of F1, from transformers in float32:",
+        tables.table(["Model", "metric-oracle", *others], differences),
+    ]
     resumed = [
         f"A run of {row['reports']:,} reports that was killed after {row['kept']} of {row['parts']} parts goes on in "
         f"{tables.seconds(row['value'])}, a whole one takes {tables.seconds(row['whole_s'])}; the states are equal."
         for row in rows
         if "whole_s" in row
     ]
-    return "\n\n".join([about, tables.table(header, lines), *resumed])
+    return "\n\n".join([about, tables.table(header, rates), *compared, *resumed])
 
 
 # What `benchmarks.itself` and `benchmarks.mining` measure.

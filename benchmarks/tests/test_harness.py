@@ -1041,26 +1041,41 @@ def test_report_of_growth():
 
 def test_report_of_encoders(rows):
     row = rows[0] | {"name": "encode-chexbert", "value": 30.0, "other": "one by one", "single": 12.0, "times": 2.5}
-    text = report.encoders_markdown([row | {"reports": 96, "words": 24.6}])
+    text = report.encoders_markdown([row | {"reports": 96, "words": 24.6, "device": "cpu"}])
     assert "96 synthetic impressions of 25 words, models of bert-base's size with random weights" in text
+    assert "reports a second of one processor, sides in turns (benchmarks/encoders.py)." in text
     assert "| chexbert | 30 | one by one | 12 | 2.5 |" in text
 
 
 def test_report_of_token_states(rows):
     facts = rows[0] | {"words": 22.3, "reports": 1500}
-    beside = {"others": {"sentence-transformers": 209.5, "bert_score": 191.6}, "goal": 1.3, "repetitions": 3}
+    packages = {"sentence-transformers": 209.5, "bert_score": 191.6}
+    small = {"difference": {"": 6e-3, "bert_score": 4e-3}, "f1_difference": {"": 5e-4, "bert_score": 1e-3}}
+    exact = {name: {"": 1e-6, **dict.fromkeys((*packages, "OpenVINO"), 2e-7)} for name in small}
+    beside = {"others": packages, "goal": 2.0, "repetitions": 3}
     text = report.states_markdown(
         [
-            facts | beside | {"name": "minilm-bfloat16", "value": 577.5, "times": 1.35, "difference": 0.0063},
+            facts | beside | small | {"name": "minilm-bfloat16", "value": 577.5, "times": 2.75},
             facts | {"name": "minilm-resumed", "value": 3.12, "whole_s": 6.97, "parts": 4, "kept": 2},
-            facts | beside | {"name": "minilm-float32", "value": 211.7, "times": 1.01, "difference": 1e-6},
+            facts
+            | beside
+            | exact
+            | {"name": "minilm-float32", "value": 211.7, "times": 1.01, "others": packages | {"OpenVINO": 220.4}},
         ]
     )
-    assert "impressions of 22 words, the same layers of the same model, 3 of each side in turns" in text
-    assert "| Model | Reports a second | sentence-transformers | bert_score | Times the faster | Goal |" in text
+    assert "impressions of 22 words, the same layers of the same model; reports a second of one processor, 3 of" in text
+    names = "| Model | metric-oracle | sentence-transformers | bert_score | OpenVINO |"
     lines = [
-        "| minilm in float32 | 212 | 210 | 192 | 1.01 | at least 1.3, **no** | 1e-06 |",
-        "| minilm in bfloat16 | 578 | 210 | 192 | 1.35 | at least 1.3, yes | 6e-03 |",
+        f"{names} Times the faster of sentence-transformers and bert_score | Goal |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| minilm in float32 | 212 | 210 | 192 | 220 | 1.01 | at least 2, **no** |",
+        "| minilm in bfloat16 | 578 | 210 | 192 |  | 2.75 | at least 2, yes |",
+    ]
+    assert "\n".join(lines) in text
+    lines = [
+        f"{names}\n| --- | --- | --- | --- | --- |",
+        "| minilm in float32 | 1e-06, 1e-06 | 2e-07, 2e-07 | 2e-07, 2e-07 | 2e-07, 2e-07 |",
+        "| minilm in bfloat16 | 6e-03, 5e-04 |  | 4e-03, 1e-03 |  |",
     ]
     assert "\n".join(lines) in text
     assert "killed after 2 of 4 parts goes on in 3.12 s, a whole one takes 6.97 s; the states are equal." in text
@@ -1254,16 +1269,25 @@ def test_report_shows_floor_and_recall(rows):
 @pytest.mark.skipif(
     not all(map(find_spec, ("bert_score", "sentence_transformers"))), reason="the other sides are not installed"
 )
+# The export of ONNX models warns of several libraries.
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
 def test_token_states_beside_others(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(states, "TEXTS", {"minilm-float32": 12})
+    monkeypatch.setattr(states, "RESUMED_TEXTS", 12)
+    monkeypatch.setattr(states, "COMPARED", 4)
     out = tmp_path / "states.jsonl"
     asked = ["--only", "minilm-float32", states.RESUMED, "--repetitions", "1", "--out", str(out)]
     assert states.main(asked) == 0
     beside, resumed = report.read(out)
-    assert {*beside["others"]} == {"sentence-transformers", "bert_score"}
-    assert beside["peer"] == max(beside["others"], key=beside["others"].get)
-    assert beside["times"] == pytest.approx(beside["value"] / max(beside["others"].values()))
-    assert beside["difference"] < states.TOLERANCE["float32"]
+    runtimes = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+    installed = {title for name, title in runtimes.items() if find_spec(name) and find_spec("onnxscript")}
+    assert {*beside["others"]} == {states.ONE_BY_ONE, *states.PACKAGES, *installed}
+    assert beside["peer"] == max(states.PACKAGES, key=beside["others"].get)
+    assert beside["times"] == pytest.approx(beside["value"] / beside["others"][beside["peer"]])
+    for differences in (beside["difference"], beside["f1_difference"]):
+        assert {*differences} == {"", *beside["others"]}
+        assert max(differences.values()) < states.TOLERANCE["float32"]
+    assert beside["difference"][states.ONE_BY_ONE] == 0
     assert (beside["reports"], resumed["reports"], resumed["parts"]) == (12, 12, 1)
     assert resumed["whole_s"] > 0
 
@@ -1275,17 +1299,24 @@ def test_token_states_that_differ_are_not_timed(monkeypatch, tmp_path, capsys):
     def of(states):
         def run(texts):
             runs.append(len(texts))
-            return states[: len(texts)]
+            return states
 
         return run
 
-    ours = np.eye(3, dtype=np.float32)
-    sides = {"": of(ours), "same": of(list(torch.tensor(ours)[:, None])), "other": of([torch.ones(1, 3)] * 3)}
-    with pytest.raises(GateError, match=r"^x: states differ from ours by up to 0\.577$"):
-        states._beside("x", sides, ["a", "b", "c"], 2, 0.05)
-    assert runs == [3, 3, 3]
-    row = states._beside("x", sides, ["a", "b", "c"], 2, 0.6)
-    assert {side: len(seconds) for side, seconds in row["seconds"].items()} == {"": 2, "same": 2, "other": 2}
+    ours = np.repeat(np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 0.6, 0.8]], np.float32), 3, 0)
+    exact = of(list(torch.tensor(ours).reshape(3, 3, 3)))
+    sides = {"": of(ours), **dict.fromkeys(states.PACKAGES, exact)}
+    far = of([torch.tensor([[1.0, 0, 0]] * 3)] * 3)
+    with pytest.raises(GateError, match=r"^x: states differ from those of transformers by up to 1$"):
+        states._beside("x", far, sides, ["a", "b", "c"], 2, 0.05)
+    assert runs == [3, 3, 3, 3]
+    row = states._beside("x", exact, sides, ["a", "b", "c"], 2, 0.05)
+    assert {len(seconds) for seconds in row["seconds"].values()} == {2}
+    assert {*row["seconds"]} == {"", *states.PACKAGES}
+    row = states._beside("x", exact, sides | {"bert_score": far}, ["a", "b", "c"], 2, 0.05)
+    assert row["difference"] == pytest.approx({"": 0, "sentence-transformers": 0, "bert_score": 1})
+    # 0.8 and 0.36 are the cosines of the texts and the next ones; the other side has 1.
+    assert row["f1_difference"] == pytest.approx({"": 0, "sentence-transformers": 0, "bert_score": 0.64})
 
 
 @needs_encoder
