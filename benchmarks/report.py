@@ -396,7 +396,7 @@ def states_markdown(rows: Sequence[Row]) -> str:
         met = f"at least {row['goal']:g}, {'yes' if row['times'] >= row['goal'] else '**no**'}"
         rates.append([f"{model} in {dtype}", tables.number(row["value"]), *numbers, f"{row['times']:.2f}", met])
         both = [(row["difference"].get(side), row["f1_difference"].get(side)) for side in ("", *others)]
-        cells = ["" if state is None else f"{state:.0e}, {f1:.0e}" for state, f1 in both]
+        cells = ["" if None in pair else ", ".join(f"{x:.0e}" if x else "0" for x in pair) for pair in both]
         differences.append([f"{model} in {dtype}", *cells])
     first = rows[0]
     repetitions = min((row["repetitions"] for row in beside), default=0)
