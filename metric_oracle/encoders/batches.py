@@ -132,9 +132,9 @@ def first_rows(blocks: Blocks) -> npt.NDArray[np.int64]:
 def run_model(model: Any, blocks: Blocks) -> Any:
     """Return the first output of a model for a batch of `run_batches`, one row for each token: hidden states or logits.
 
-    Models without fused attention (DeBERTa, and MPNet where it is not packed) multiply their heads as a stack of L x L
-    matrices, and on AMD processors MKL sums each product in an order that depends on the matrix's address. If L is a
-    multiple of four, every matrix begins on a 64-byte boundary, and results repeat exactly. The sequences of these
+    Models without fused attention (MPNet and DeBERTa where they are not packed) multiply their heads as a stack of
+    L x L matrices, and on AMD processors MKL sums each product in an order that depends on the matrix's address. If L
+    is a multiple of four, every matrix begins on a 64-byte boundary, and results repeat exactly. The sequences of these
     models are therefore padded; the padding is masked and cut from the output.
     """
     import torch

@@ -90,6 +90,7 @@ class EntityModels(Encoder):
         self._tokenizer, self._model = self._load_model(self._path, AutoModelForTokenClassification, "entities")
         self._labels = self._read_labels()
         self._max_pieces = min(_MAX_PIECES, n_positions(self._model))
+        self._model = pack(self._model, self._device)
         self._encoder_tokenizer, encoder = self._load_model(self._encoder_path, AutoModel, "entity_encoder")
         self._encoder = pack(encoder, self._device)
         self._width = self._encoder.config.hidden_size

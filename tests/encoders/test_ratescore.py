@@ -15,6 +15,7 @@ import pytest
 import metric_oracle as mo
 from metric_oracle.base.errors import BackendError, InputError
 from metric_oracle.encoders import sentences
+from metric_oracle.encoders.packed_layers import can_pack
 from metric_oracle.encoders.ratescore import EntityModels, find_entities
 from metric_oracle.encoders.sentences import Sentences
 from support import SECRET, lacking, write
@@ -201,6 +202,20 @@ def test_company_and_threads_change_no_bit(model, found):
             sides = [some.table.take(some.of_row[[at]]) for some, at in ((found, row), (other, place))]
             assert sides[0].kinds.tobytes() == sides[1].kinds.tobytes(), text
             assert sides[0].vectors.tobytes() == sides[1].vectors.tobytes(), text
+
+
+@pytest.mark.parametrize("kind", ["_label", "_first_states"])
+def test_packed_batches_mix_lengths_and_repeat_nothing(folders, monkeypatch, kind):
+    if not can_pack("cpu", "float32"):
+        pytest.skip("this machine cannot pack layers")
+    batches, run = [], getattr(EntityModels, kind)
+    monkeypatch.setattr(EntityModels, kind, lambda self, blocks: batches.append(blocks) or run(self, blocks))
+    model = EntityModels(folders[0], encoder=folders[1], device="cpu")
+    found = model.recognise(["No effusion.", "Heart size is normal.", "Mild edema of the left lung.", "No effusion."])
+    n_texts = 3 if kind == "_label" else len({*found.words})
+    lengths = {block.shape[1] for blocks in batches for block in blocks}
+    assert sum(len(block) for blocks in batches for block in blocks) == n_texts
+    assert len(batches) < len(lengths)
 
 
 def test_a_stopped_run_resumes(folders, tmp_path, monkeypatch):

