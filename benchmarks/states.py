@@ -45,9 +45,8 @@ RESUMED, RESUMED_TEXTS = "minilm-resumed", 1_500
 COMPARED = 32  # texts whose states are compared before any are timed
 # Largest difference of a component of the unit vectors.
 TOLERANCE = {"float32": 1e-5, "bfloat16": 0.05}
-PADDED_TOKENS = (
-    512  # per batch of ONNX Runtime and OpenVINO; of 256 to 1,024, neither was faster with others throughout
-)
+# Tokens per batch of ONNX Runtime and OpenVINO; of 256 to 1,024, neither was faster with others throughout.
+PADDED_TOKENS = 512
 
 States = Sequence[npt.NDArray[np.float32]]  # of each text, a row a token
 Side = Callable[[list[str]], Any]  # texts -> states, float[T, d] or one array or tensor for each text
