@@ -52,7 +52,7 @@ def pack(model: Any, device: str, dtype: str = "float32") -> Any:
 
 
 def _is_usual(config: Any) -> bool:
-    """Return whether a DeBERTa has the kind of attention that the published ones of the third version have."""
+    """Return whether the attention of a DeBERTa is that of the published models of version 3."""
     kinds = {*(config.pos_att_type or ())} if config.relative_attention else None
     return kinds == {"c2p", "p2c"} and config.share_att_key and not getattr(config, "conv_kernel_size", 0)
 
@@ -150,10 +150,12 @@ class _Layer:
         return self._norm(states + _product(_product(states, self._inner, "gelu"), self._outer))
 
     def _by_distance(self, query: Any, key: Any, distance: Any) -> Any:
-        """Return the products of queries and keys [B, heads, L, d] with vectors of distances int64[L, L], summed.
+        """Return what the distance of two tokens adds to their score of attention, [B, heads, L, L].
 
-        Only the vectors of the distances that occur are taken, in multiples of 16, so that the matrices begin on
-        64-byte boundaries (see `run_model`).
+        It is the sum of two products: of the query of the one token, and of the key of the other, with a vector of
+        their distance. `query` and `key` are [B, heads, L, d], and `distance` is int64[L, L]. Only the vectors of
+        distances that occur are taken, in multiples of 16, so that the matrices begin on 64-byte boundaries (see
+        `run_model`).
         """
         n_places = self._of_distances[0].shape[2]
         place = (distance + n_places // 2).clamp(0, n_places - 1)

@@ -268,7 +268,7 @@ def _contradiction(cases: Cases, of_oracles: OracleTexts, shown_before: set[int]
 
 
 def _told(contradicting: Opposites) -> str:
-    """Return in words a contradiction that is marked in both texts, "" if none is: by the labels, if they have one."""
+    """Return a sentence on a contradiction that both texts mark, one of the labels if there is any; "" without one."""
     in_reference, in_candidate = ([*of_side.values()] for of_side in contradicting.places or ({}, {}))
     marked = [
         (source, one)

@@ -19,7 +19,7 @@ from metric_oracle.findings.signature import short_signature
 from metric_oracle.findings.writing import check_out
 from metric_oracle.web.render import STATIC, templates
 
-# What a row of the index has without texts.
+# What stands in a row of the index in the place of its texts, if the page is to have none.
 _NO_TEXT: dict[str, Any] = {"link": "", "reference": None, "oracle": None, "is_same": False, "labels": []}
 
 

@@ -46,7 +46,7 @@ class Pairs:
 
     metric: Metric
     parts: list[Part]  # those with rows that can be scored; if there is none, the first
-    # That of a search; "auto" outside one, where `backend_of_pairs` chooses what scores given pairs.
+    # The backend of a search; "auto" for pairs that are given, whose backend `backend_of_pairs` chooses.
     backend: Backend = "auto"
     loaded: dict[Backend, Loaded] = field(init=False, default_factory=dict)  # what `on` loaded
     # Score and components of the plain scorer by distinct query and document, each computed once.

@@ -362,11 +362,16 @@ def test_no_script_of_a_report_runs(driver, home, nasty):
     assert driver.execute_script("return document.querySelectorAll('script').length") == 1
 
 
-def test_the_report_in_one_file(driver, nasty, tmp_path):
-    out = tmp_path / "page.html"
-    write_report(nasty, out)
+def open_report(driver, cases, folder):
+    """Write the report of cases as one file, and open it."""
+    out = folder / "page.html"
+    write_report(cases, out)
     said(driver)
     driver.get(out.as_uri())
+
+
+def test_the_report_in_one_file(driver, nasty, tmp_path):
+    open_report(driver, nasty, tmp_path)
     shown = "[...document.querySelector('table.reports').tBodies[0].rows].filter(r => !r.hidden)"
     first = driver.execute_script(f"return {shown}.map(r => r.dataset.q)")
     driver.execute_script("document.querySelectorAll('.index th button')[1].click()")
@@ -384,10 +389,7 @@ def test_the_report_in_one_file(driver, nasty, tmp_path):
 
 
 def test_the_report_is_filtered_and_opened(driver, every, tmp_path):
-    out = tmp_path / "page.html"
-    write_report(every, out)
-    said(driver)
-    driver.get(out.as_uri())
+    open_report(driver, every, tmp_path)
     rows = "[...document.querySelectorAll('.index tbody tr')].filter(r => !r.hidden).map(r => Number(r.dataset.q))"
     assert len(driver.execute_script(f"return {rows}")) == len(every.ids)
     driver.find_element("css selector", "#filters summary").click()
