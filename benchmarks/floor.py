@@ -19,7 +19,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.index import Index
 from metric_oracle.kernels._jit import jit
 from metric_oracle.kernels._overlap import SLACK, by_rarity, postings
-from metric_oracle.kernels.bertscore.bounds import chunk_of
+from metric_oracle.kernels.bertscore.query import chunk_of
 from metric_oracle.kernels.bleu.score import bleu
 from metric_oracle.kernels.radgraph.score import mean_f1
 from metric_oracle.kernels.rouge_l.score import rouge_l

@@ -12,6 +12,7 @@ from numba.core import cgutils
 from metric_oracle.kernels._target import Path
 
 STEP = 16
+WIDTHS = (32, 48, 64)  # numbers of lanes of a query for which loops are compiled
 
 I8, I16, I32, I64, F16, F32, F64 = (
     *(ir.IntType(bits) for bits in (8, 16, 32, 64)),
@@ -29,6 +30,18 @@ def rows_at_once(path: Path, blocks: int) -> int:
     """
     n_sums = 24 if path.registers == 32 else 8
     return min(max(n_sums * path.register_bytes // (4 * STEP * blocks), 1), 12)
+
+
+def tile(path: Path, blocks: int) -> tuple[int, int]:
+    """Return how many rows, and how many of `blocks` vectors of 16 lanes, a product of float32 computes at once.
+
+    Their sums take 24 of the 32 registers of an instruction set, `path`, or 12 of 16. A step reads the vectors, and a
+    number of each row: where a vector takes several registers, one with more rows reads less for each sum.
+    """
+    registers = 4 * STEP // path.register_bytes
+    at_once = blocks if registers == 1 else 1
+    n_sums = 24 if path.registers == 32 else 12
+    return min(n_sums // (registers * at_once), 12), at_once
 
 
 def vector(element: Any, n: int = STEP) -> Any:
@@ -194,3 +207,40 @@ def run_sums(builder, start, n_steps, multiply):
             for variable, s in zip(row, values, strict=True):
                 builder.store(s, variable)
     return [[builder.load(v) for v in row] for row in variables]
+
+
+def by_lanes(builder, name, lanes, arguments, result, emit):
+    """Emit a call of the version of the loop `name` for `lanes` lanes, one of `WIDTHS`; return what it returns.
+
+    Each version is a function of its own, which is compiled once however often the loop is called.
+    ``emit(builder, blocks, *arguments)`` writes it, for as many vectors of 16 lanes, and returns a value of the type
+    `result`, or None for none.
+    """
+    of_width = []
+    for width in WIDTHS:
+        where, of_function = builder.append_basic_block(f"lanes{width}"), f"{name}.{width}"
+        function = builder.module.globals.get(of_function)
+        if function is None:
+            kind = ir.FunctionType(result or ir.VoidType(), [v.type for v in arguments])
+            function = ir.Function(builder.module, kind, of_function)
+            function.linkage = "internal"
+            function.attributes.add("noinline")
+            inside = ir.IRBuilder(function.append_basic_block("entry"))
+            value = emit(inside, width // STEP, *function.args)
+            inside.ret(value) if result else inside.ret_void()
+        of_width.append((width, where, function))
+    end = builder.append_basic_block("end")
+    choice = builder.switch(lanes, of_width[-1][1])
+    values = []
+    for width, where, function in of_width:
+        choice.add_case(I64(width), where)
+        builder.position_at_end(where)
+        values.append((builder.call(function, arguments), where))
+        builder.branch(end)
+    builder.position_at_end(end)
+    if result is None:
+        return None
+    out = builder.phi(result)
+    for value, where in values:
+        out.add_incoming(value, where)
+    return out

@@ -28,6 +28,7 @@ from metric_oracle.kernels._llvm import (
     I64,
     STEP,
     ask_for,
+    by_lanes,
     fma,
     fold,
     greater,
@@ -37,6 +38,7 @@ from metric_oracle.kernels._llvm import (
     run_sums,
     save,
     spread,
+    tile,
     vector,
 )
 from metric_oracle.kernels._target import Path
@@ -45,24 +47,35 @@ intrinsic: Any = _numba_intrinsic
 LANES = 64  # query tokens in one pass
 
 
-def _float_products(builder, packed, rows, n_steps, start, path):
-    """Emit the sums `start` plus the products of rows with all lanes of `packed`; return these, a list for each row.
+def _float_products(builder, parts, step_bytes, rows, n_steps, start, path):
+    """Emit the sums `start` plus the products of rows with all lanes; return these, a list of vectors for each row.
 
-    `rows` are addresses of float32[n_steps], `packed` is that of float32[n_steps, 16 * blocks], and each row starts
-    from the vectors `start`, one a block.
+    `rows` are addresses of float32[n_steps], and each row starts from the vectors `start`. As many of these as `tile`
+    says are multiplied at a time, a part; `parts` are the addresses of the lanes of each, `step_bytes` apart from step
+    to step.
     """
+    at_once = len(start) // len(parts)
 
-    def multiply(step, sums):
-        address = builder.add(packed, builder.mul(step, I64(64 * len(start))))
-        columns = [load(builder, address, vector(F32), 64 * i) for i in range(len(start))]
-        offset = builder.mul(step, I64(4))
-        values = [spread(builder, load(builder, row, F32, offset)) for row in rows]
-        return [
-            [fma(builder, c, x, s, path) for c, s in zip(columns, of_row, strict=True)]
-            for x, of_row in zip(values, sums, strict=True)
-        ]
+    def multiply_part(first, address):
+        def multiply(step, sums):
+            at = builder.add(address, builder.mul(step, I64(step_bytes)))
+            columns = [load(builder, at, vector(F32), 64 * i) for i in range(at_once)]
+            offset = builder.mul(step, I64(4))
+            values = [spread(builder, load(builder, row, F32, offset)) for row in rows]
+            return [
+                [fma(builder, c, x, s, path) for c, s in zip(columns, of_row, strict=True)]
+                for x, of_row in zip(values, sums, strict=True)
+            ]
 
-    return run_sums(builder, [start] * len(rows), n_steps, multiply)
+        return run_sums(builder, [start[first : first + at_once]] * len(rows), n_steps, multiply)
+
+    sums = [multiply_part(at_once * i, address) for i, address in enumerate(parts)]
+    return [[v for part in sums for v in part[i]] for i in range(len(rows))]
+
+
+def lanes_at_once(n_lanes: int, path: Path | None = None) -> int:
+    """Return how many of the `n_lanes` lanes of a query `make_dots` multiplies at a time: they are stored together."""
+    return STEP * tile(path or _target.path(), n_lanes // STEP)[1]
 
 
 def _keep_maxima(builder, cosines, tokens, columns, row):
@@ -81,38 +94,45 @@ def _keep_maxima(builder, cosines, tokens, columns, row):
         save(builder, greater(builder, greatest, load(builder, row, F32, address)), row, address)
 
 
-def make_dots(blocks: int, path: Path | None = None) -> Any:
-    """Return the function `dots(query, n_steps, pads, tokens, n_tokens, row, column)`.
+def make_dots(path: Path | None = None) -> Any:
+    """Return the function `dots(lanes, query, n_steps, pads, tokens, n_tokens, row, column)`.
 
     It multiplies the tokens of a report with those of a query in float32, and keeps the greatest product of each. It is
     compiled for the instruction set `path`, by default that of this process. Arrays are given by their addresses.
 
-    query    float32[width, 16 * blocks]
+    lanes    one of `WIDTHS`
+    query    float32[lanes / n, width, n], in parts of as many lanes, n, as `lanes_at_once` says
     n_steps  width
-    pads     float32[16 * blocks], 0 for a token of the query, a large negative number for an unused lane
+    pads     float32[lanes], 0 for a token of the query, a large negative number for an unused lane
     tokens   float32[n_tokens, width]
     row      float32[n_tokens], raised to the greatest product of each token
-    column   float32[16 * blocks], raised to the greatest product of each lane
+    column   float32[lanes], raised to the greatest product of each lane
     """
 
+    def of_blocks(builder, blocks, query, n_steps, pads, tokens, n_tokens, row, column):
+        chosen = path or _target.path()
+        v16 = vector(F32)
+        start = [load(builder, pads, v16, 64 * i) for i in range(blocks)]
+        columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
+        width = builder.mul(n_steps, I64(4))
+        n_rows, at_once = tile(chosen, blocks)
+        step_bytes = 64 * at_once
+        part_bytes = builder.mul(n_steps, I64(step_bytes))
+        parts = [builder.add(query, builder.mul(part_bytes, I64(i))) for i in range(blocks // at_once)]
+        for group in groups_of(builder, n_tokens, n_rows):
+            at = [builder.add(tokens, builder.mul(t, width)) for t in group]
+            sums = _float_products(builder, parts, step_bytes, at, n_steps, start, chosen)
+            _keep_maxima(builder, sums, group, columns, row)
+        for i in range(blocks):
+            save(builder, builder.load(columns[i]), column, 64 * i)
+
     @intrinsic
-    def dots(typingctx, query, n_steps, pads, tokens, n_tokens, row, column):
+    def dots(typingctx, lanes, query, n_steps, pads, tokens, n_tokens, row, column):
         def code(context, builder, signature, values):
-            query, n_steps, pads, tokens, n_tokens, row, column = values
-            chosen = path or _target.path()
-            v16 = vector(F32)
-            start = [load(builder, pads, v16, 64 * i) for i in range(blocks)]
-            columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
-            width = builder.mul(n_steps, I64(4))
-            for group in groups_of(builder, n_tokens, rows_at_once(chosen, blocks)):
-                at = [builder.add(tokens, builder.mul(t, width)) for t in group]
-                sums = _float_products(builder, query, at, n_steps, start, chosen)
-                _keep_maxima(builder, sums, group, columns, row)
-            for i in range(blocks):
-                save(builder, builder.load(columns[i]), column, 64 * i)
+            by_lanes(builder, "dots", values[0], values[1:], None, of_blocks)
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 7), code
+        return types.void(*[types.intp] * 8), code
 
     return dots
 
@@ -244,9 +264,11 @@ def make_products(blocks: int, path: Path | None = None) -> Any:
             chosen = path or _target.path()
             start = [ir.Constant(vector(F32), [0.0] * STEP)] * blocks
             width = builder.mul(n_steps, I64(4))
-            for group in groups_of(builder, n_queries, rows_at_once(chosen, blocks)):
+            n_rows, at_once = tile(chosen, blocks)
+            parts = [builder.add(codes, I64(64 * i)) for i in range(0, blocks, at_once)]
+            for group in groups_of(builder, n_queries, n_rows):
                 at = [builder.add(queries, builder.mul(q, width)) for q in group]
-                sums = _float_products(builder, codes, at, n_steps, start, chosen)
+                sums = _float_products(builder, parts, 64 * blocks, at, n_steps, start, chosen)
                 for q, row in zip(group, sums, strict=True):
                     address = builder.add(out, builder.mul(q, stride))
                     most = row[0]

@@ -17,6 +17,7 @@ from metric_oracle.kernels._llvm import (
     STEP,
     add_products,
     ask_for,
+    by_lanes,
     call,
     fma,
     fold,
@@ -33,10 +34,10 @@ from metric_oracle.kernels._simd import intrinsic
 from metric_oracle.kernels._target import Path
 
 
-def make_bounds(blocks: int, path: Path | None = None) -> Any:
+def make_bounds(path: Path | None = None) -> Any:
     """Return a function that bounds the cosines of a report's tokens with those of a query.
 
-    It is `bounds(query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row,
+    It is `bounds(lanes, query, n_steps, heads, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row,
     column)`, and writes, for each token of either text, the greatest upper bound on a cosine. With `sum` the product of
     the codes, the bound is
 
@@ -44,12 +45,13 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
 
     It is compiled for the instruction set `path`, by default that of this process.
 
-    query    int8[width / 4, 16 * blocks, 4]
+    lanes    one of `WIDTHS`
+    query    int8[width / 4, lanes, 4]
     n_steps  width / 4
-    lanes    int32[16 * blocks], minus 128 times the sum of a lane's codes, or 0 where the path's products are of signed
-             bytes; then float32[16 * blocks], rest of each lane
+    heads    int32[lanes], minus 128 times the sum of a lane's codes, or 0 where the path's products are of signed
+             bytes; then float32[lanes], rest of each lane
     unit, slack  float32
-    table    int16[cells, 16 * blocks]
+    table    int16[cells, lanes]
     codes    uint8[n_tokens, width], 128 added
     cell     uint16[n_tokens]
     terms    float32[n_tokens, 5]
@@ -61,65 +63,85 @@ def make_bounds(blocks: int, path: Path | None = None) -> Any:
     column   as for `make_dots`
     """
 
+    def emit(builder, blocks, *values):
+        _emit_bounds(builder, blocks, path or _target.path(), values)
+
     @intrinsic
     def bounds(
-        typingctx, query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column
+        typingctx,
+        lanes,
+        query,
+        n_steps,
+        heads,
+        unit,
+        slack,
+        table,
+        codes,
+        cell,
+        terms,
+        weights,
+        n_tokens,
+        fresh,
+        row,
+        column,
     ):
         def code(context, builder, signature, values):
-            query, n_steps, lanes, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column = (
-                values
-            )
-            chosen = path or _target.path()
-            is_old = builder.icmp_unsigned("==", fresh, I64(0))
-            total = cgutils.alloca_once_value(builder, ir.Constant(vector(F32), [0.0] * STEP))
-            v16 = vector(F32)
-            start = [load(builder, lanes, vector(I32), 64 * i) for i in range(blocks)]
-            rest = [load(builder, lanes, v16, 64 * (blocks + i)) for i in range(blocks)]
-            columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
-            for group in groups_of(builder, n_tokens, rows_at_once(chosen, blocks)):
-                lines = [_line_of(builder, table, cell, token, 32 * blocks) for token in group]
-                for line in lines:  # they come while the codes are multiplied
-                    for i in range(0, 32 * blocks, 64):
-                        ask_for(builder, builder.add(line, I64(i)), level=3)
-                sums = _byte_products(builder, query, codes, group, n_steps, start, chosen)
-                greatest = ir.Constant(v16, [-1e30] * STEP)  # lanes beyond the group lower nothing that is there
-                for position, (token, integers) in enumerate(zip(group, sums, strict=True)):
-                    base = builder.add(terms, builder.mul(token, I64(20)))
-                    t = [load(builder, base, F32, 4 * i) for i in range(5)]
-                    along, scale, tail = (spread(builder, x) for x in (t[0], builder.fmul(unit, t[1]), t[2]))
-                    constant = spread(builder, builder.fadd(t[3], builder.fmul(slack, t[4])))
-                    line = lines[position]
-                    most = None
-                    for i, s in enumerate(integers):
-                        entry = builder.sitofp(load(builder, line, vector(I16), 32 * i), v16)
-                        bound = fma(builder, entry, along, constant, chosen)
-                        bound = fma(builder, rest[i], tail, bound, chosen)
-                        bound = fma(builder, builder.sitofp(s, v16), scale, bound, chosen)
-                        builder.store(greater(builder, bound, builder.load(columns[i])), columns[i])
-                        most = bound if most is None else greater(builder, bound, most)
-                    greatest = builder.insert_element(greatest, fold(builder, most, greater), I32(position))
-                at_row = builder.add(row, builder.add(builder.mul(group[0], I64(4)), I64(4)))
-                merged = cgutils.alloca_once_value(builder, greatest)
-                with builder.if_then(is_old):  # a load of what was just stored in other pieces would stall
-                    builder.store(greater(builder, greatest, load(builder, at_row, v16)), merged)
-                greatest = builder.load(merged)
-                save(builder, greatest, at_row)
-                # Lanes of repeated tokens, and those beyond the group, weigh nothing.
-                left = spread(builder, builder.trunc(builder.sub(n_tokens, group[0]), I32))
-                counted = ir.Constant(vector(I32), [i if i < len(group) else 1 << 30 for i in range(STEP)])
-                weight = load(builder, weights, v16, builder.mul(group[0], I64(4)))
-                weight = builder.select(builder.icmp_signed("<", counted, left), weight, ir.Constant(v16, [0.0] * STEP))
-                builder.store(fma(builder, greatest, weight, builder.load(total), chosen), total)
-            for i in range(blocks):
-                save(builder, builder.load(columns[i]), column, 64 * i)
-            save(builder, fold(builder, builder.load(total), lambda b, x, y: b.fadd(x, y)), row)
+            by_lanes(builder, "bounds", values[0], values[1:], None, emit)
             return context.get_dummy_value()
 
-        arguments: list[Any] = [types.intp] * 14
-        arguments[3] = arguments[4] = types.float32
+        arguments: list[Any] = [types.intp] * 15
+        arguments[4] = arguments[5] = types.float32
         return types.void(*arguments), code
 
     return bounds
+
+
+def _emit_bounds(builder, blocks, path, values):
+    """Emit the function of `make_bounds` for 16 * blocks lanes; `values` are its arguments after `lanes`."""
+    query, n_steps, heads, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column = values
+    is_old = builder.icmp_unsigned("==", fresh, I64(0))
+    total = cgutils.alloca_once_value(builder, ir.Constant(vector(F32), [0.0] * STEP))
+    v16 = vector(F32)
+    start = [load(builder, heads, vector(I32), 64 * i) for i in range(blocks)]
+    rest = [load(builder, heads, v16, 64 * (blocks + i)) for i in range(blocks)]
+    columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
+    for group in groups_of(builder, n_tokens, rows_at_once(path, blocks)):
+        lines = [_line_of(builder, table, cell, token, 32 * blocks) for token in group]
+        for line in lines:  # they come while the codes are multiplied
+            for i in range(0, 32 * blocks, 64):
+                ask_for(builder, builder.add(line, I64(i)), level=3)
+        sums = _byte_products(builder, query, codes, group, n_steps, start, path)
+        greatest = ir.Constant(v16, [-1e30] * STEP)  # lanes beyond the group lower nothing that is there
+        for position, (token, integers) in enumerate(zip(group, sums, strict=True)):
+            base = builder.add(terms, builder.mul(token, I64(20)))
+            t = [load(builder, base, F32, 4 * i) for i in range(5)]
+            along, scale, tail = (spread(builder, x) for x in (t[0], builder.fmul(unit, t[1]), t[2]))
+            constant = spread(builder, builder.fadd(t[3], builder.fmul(slack, t[4])))
+            line = lines[position]
+            most = None
+            for i, s in enumerate(integers):
+                entry = builder.sitofp(load(builder, line, vector(I16), 32 * i), v16)
+                bound = fma(builder, entry, along, constant, path)
+                bound = fma(builder, rest[i], tail, bound, path)
+                bound = fma(builder, builder.sitofp(s, v16), scale, bound, path)
+                builder.store(greater(builder, bound, builder.load(columns[i])), columns[i])
+                most = bound if most is None else greater(builder, bound, most)
+            greatest = builder.insert_element(greatest, fold(builder, most, greater), I32(position))
+        at_row = builder.add(row, builder.add(builder.mul(group[0], I64(4)), I64(4)))
+        merged = cgutils.alloca_once_value(builder, greatest)
+        with builder.if_then(is_old):  # a load of what was just stored in other pieces would stall
+            builder.store(greater(builder, greatest, load(builder, at_row, v16)), merged)
+        greatest = builder.load(merged)
+        save(builder, greatest, at_row)
+        # Lanes of repeated tokens, and those beyond the group, weigh nothing.
+        left = spread(builder, builder.trunc(builder.sub(n_tokens, group[0]), I32))
+        counted = ir.Constant(vector(I32), [i if i < len(group) else 1 << 30 for i in range(STEP)])
+        weight = load(builder, weights, v16, builder.mul(group[0], I64(4)))
+        weight = builder.select(builder.icmp_signed("<", counted, left), weight, ir.Constant(v16, [0.0] * STEP))
+        builder.store(fma(builder, greatest, weight, builder.load(total), path), total)
+    for i in range(blocks):
+        save(builder, builder.load(columns[i]), column, 64 * i)
+    save(builder, fold(builder, builder.load(total), lambda b, x, y: b.fadd(x, y)), row)
 
 
 # Of a sine in `add_sines` or `mean_recall`: the rest of the series is less than 6e-8, and seven roundings.
@@ -207,129 +229,141 @@ def add_sines(typingctx: Any, table: Any, cell: Any, radius: Any, weights: Any, 
     return types.void(*[types.intp] * 6), code
 
 
-def make_recall(blocks: int) -> Any:
-    """Return the function `mean_recall(table, cell, radius, n_tokens, column, weights) -> float32`.
+@intrinsic
+def mean_recall(
+    typingctx: Any, lanes: Any, table: Any, cell: Any, radius: Any, n_tokens: Any, column: Any, shares: Any
+):
+    """Sum, over lanes with shares, the greater of `column` and the cosine of the minimum of `table[cell] - radius`.
 
-    It sums, over lanes with weights, the greater of `column` and the cosine of the minimum of `table[cell] - radius`
-    over tokens, at least 0.
+    The minimum is that over tokens, and at least 0.
 
-    table    uint8[cells, 16 * blocks], half degrees; 255 also stands for all greater angles
+    lanes    one of `WIDTHS`
+    table    uint8[cells, lanes], half degrees; 255 also stands for all greater angles
     cell     uint16[n_tokens]; radius uint8[n_tokens], half degrees
-    column   float32[16 * blocks]; weights float32[16 * blocks]
+    column   float32[lanes]; shares float32[lanes]
     """
-    n = STEP * blocks
 
-    @intrinsic
-    def mean_recall(typingctx, table, cell, radius, n_tokens, column, weights):
-        def code(context, builder, signature, values):
-            table, cell, radius, n_tokens, column, weights = values
-            chosen, lanes, v16 = _target.path(), vector(I8, n), vector(F32)
-            least = cgutils.alloca_once_value(builder, ir.Constant(lanes, [255] * n))
-            with cgutils.for_range(builder, n_tokens) as token:
-                line = load(builder, _line_of(builder, table, cell, token.index, n), lanes)
-                less = spread(builder, load(builder, radius, I8, token.index), n)
-                angle = call(builder, f"llvm.usub.sat.v{n}i8", lanes, line, less)
-                builder.store(call(builder, f"llvm.umin.v{n}i8", lanes, builder.load(least), angle), least)
-            lowest, total = builder.load(least), ir.Constant(v16, [0.0] * STEP)
-            step, quarter = (ir.Constant(v16, [x] * STEP) for x in (-_LEAST_STEP, 1.5707964))
-            for i in range(blocks):
-                places = ir.Constant(vector(I32), list(range(STEP * i, STEP * (i + 1))))
+    def of_blocks(builder, blocks, table, cell, radius, n_tokens, column, shares):
+        chosen, v16 = _target.path(), vector(F32)
+        # As few vectors as have 16, 32 or 64 lanes: there are no registers of 48 bytes.
+        sizes = [STEP * n for n in (4, 2, 1) if blocks & n]
+        firsts = [sum(sizes[:i]) for i in range(len(sizes))]
+        least = [cgutils.alloca_once_value(builder, ir.Constant(vector(I8, n), [255] * n)) for n in sizes]
+        with cgutils.for_range(builder, n_tokens) as token:
+            address = _line_of(builder, table, cell, token.index, STEP * blocks)
+            byte = load(builder, radius, I8, token.index)
+            for n, first, variable in zip(sizes, firsts, least, strict=True):
+                line = load(builder, address, vector(I8, n), first)
+                angle = call(builder, f"llvm.usub.sat.v{n}i8", vector(I8, n), line, spread(builder, byte, n))
+                builder.store(
+                    call(builder, f"llvm.umin.v{n}i8", vector(I8, n), builder.load(variable), angle), variable
+                )
+        total = ir.Constant(v16, [0.0] * STEP)
+        step, quarter = (ir.Constant(v16, [x] * STEP) for x in (-_LEAST_STEP, 1.5707964))
+        for n, first, variable in zip(sizes, firsts, least, strict=True):
+            lowest = builder.load(variable)
+            for i in range(0, n, STEP):
+                places = ir.Constant(vector(I32), list(range(i, i + STEP)))
                 steps = builder.uitofp(builder.shuffle_vector(lowest, lowest, places), v16)
                 cosine = _sine(builder, fma(builder, steps, step, quarter, chosen), chosen)
-                best = greater(builder, cosine, load(builder, column, v16, 64 * i))
-                total = fma(builder, best, load(builder, weights, v16, 64 * i), total, chosen)
-            return fold(builder, total, lambda b, x, y: b.fadd(x, y))
+                best = greater(builder, cosine, load(builder, column, v16, 4 * (first + i)))
+                total = fma(builder, best, load(builder, shares, v16, 4 * (first + i)), total, chosen)
+        return fold(builder, total, lambda b, x, y: b.fadd(x, y))
 
-        return types.float32(*[types.intp] * 6), code
+    def code(context, builder, signature, values):
+        return by_lanes(builder, "mean_recall", values[0], values[1:], F32, of_blocks)
 
-    return mean_recall
+    return types.float32(*[types.intp] * 7), code
 
 
-def make_near(blocks: int, path: Path | None = None) -> Any:
-    """Return the function `near(query, n_steps, lanes, codes, terms, n_tokens, out, row, column)`.
+def make_near(path: Path | None = None) -> Any:
+    """Return the function `near(lanes, query, n_steps, heads, codes, terms, n_tokens, out, row, column)`.
 
     It multiplies the codes of a report's tokens with those of a query's, and keeps the greatest product of each token.
     It is compiled for the instruction set `path`, by default that of this process.
 
-    query    int8[width / 4, 16 * blocks, 4]
+    lanes    one of `WIDTHS`
+    query    int8[width / 4, lanes, 4]
     n_steps  width / 4
-    lanes    int32[16 * blocks], as for `make_bounds`; then float32[16 * blocks], step of each lane
+    heads    int32[lanes], as for `make_bounds`; then float32[lanes], step of each lane
     codes    uint8[n_tokens, width], 128 added
     terms    float32[n_tokens, 2], step and margin of each token
-    out      float32[n_tokens, 16 * blocks], products of the codes times both steps
+    out      float32[n_tokens, lanes], products of the codes times both steps
     row      float32[n_tokens], raised to the greatest product of each token
-    column   float32[16 * blocks], raised to the greatest product less the token's margin
+    column   float32[lanes], raised to the greatest product less the token's margin
     """
 
+    def of_blocks(builder, blocks, query, n_steps, heads, codes, terms, n_tokens, out, row, column):
+        chosen = path or _target.path()
+        v16 = vector(F32)
+        start = [load(builder, heads, vector(I32), 64 * i) for i in range(blocks)]
+        size = [load(builder, heads, v16, 64 * (blocks + i)) for i in range(blocks)]
+        columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
+        for group in groups_of(builder, n_tokens, rows_at_once(chosen, blocks)):
+            sums = _byte_products(builder, query, codes, group, n_steps, start, chosen)
+            for token, integers in zip(group, sums, strict=True):
+                base = builder.add(terms, builder.mul(token, I64(8)))
+                scale, margin = (spread(builder, load(builder, base, F32, 4 * i)) for i in range(2))
+                address = builder.add(out, builder.mul(token, I64(64 * blocks)))
+                most = None
+                for i, s in enumerate(integers):
+                    value = builder.fmul(builder.sitofp(s, v16), builder.fmul(scale, size[i]))
+                    save(builder, value, address, 64 * i)
+                    low = builder.fsub(value, margin)
+                    builder.store(greater(builder, low, builder.load(columns[i])), columns[i])
+                    most = value if most is None else greater(builder, value, most)
+                at = builder.mul(token, I64(4))
+                greatest = greater(builder, fold(builder, most, greater), load(builder, row, F32, at))
+                save(builder, greatest, row, at)
+        for i in range(blocks):
+            save(builder, builder.load(columns[i]), column, 64 * i)
+
     @intrinsic
-    def near(typingctx, query, n_steps, lanes, codes, terms, n_tokens, out, row, column):
+    def near(typingctx, lanes, query, n_steps, heads, codes, terms, n_tokens, out, row, column):
         def code(context, builder, signature, values):
-            query, n_steps, lanes, codes, terms, n_tokens, out, row, column = values
-            chosen = path or _target.path()
-            v16 = vector(F32)
-            start = [load(builder, lanes, vector(I32), 64 * i) for i in range(blocks)]
-            size = [load(builder, lanes, v16, 64 * (blocks + i)) for i in range(blocks)]
-            columns = [cgutils.alloca_once_value(builder, load(builder, column, v16, 64 * i)) for i in range(blocks)]
-            for group in groups_of(builder, n_tokens, rows_at_once(chosen, blocks)):
-                sums = _byte_products(builder, query, codes, group, n_steps, start, chosen)
-                for token, integers in zip(group, sums, strict=True):
-                    base = builder.add(terms, builder.mul(token, I64(8)))
-                    scale, margin = (spread(builder, load(builder, base, F32, 4 * i)) for i in range(2))
-                    address = builder.add(out, builder.mul(token, I64(64 * blocks)))
-                    most = None
-                    for i, s in enumerate(integers):
-                        value = builder.fmul(builder.sitofp(s, v16), builder.fmul(scale, size[i]))
-                        save(builder, value, address, 64 * i)
-                        low = builder.fsub(value, margin)
-                        builder.store(greater(builder, low, builder.load(columns[i])), columns[i])
-                        most = value if most is None else greater(builder, value, most)
-                    at = builder.mul(token, I64(4))
-                    greatest = greater(builder, fold(builder, most, greater), load(builder, row, F32, at))
-                    save(builder, greatest, row, at)
-            for i in range(blocks):
-                save(builder, builder.load(columns[i]), column, 64 * i)
+            by_lanes(builder, "near", values[0], values[1:], None, of_blocks)
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 9), code
+        return types.void(*[types.intp] * 10), code
 
     return near
 
 
-def make_candidates(blocks: int) -> Any:
-    """Return `candidates(products, low, margin, column, out) -> n`: the lanes that may hold a maximum, in order.
+@intrinsic
+def candidates(typingctx: Any, lanes: Any, products: Any, low: Any, margin: Any, column: Any, out: Any):
+    """Write the lanes that may hold a maximum, in order, and return how many there are.
 
-    products  float32[16 * blocks], of one token with all lanes
+    lanes     one of `WIDTHS`
+    products  float32[lanes], of one token with all lanes
     low       float32, what a product must reach to be the token's maximum
     margin    float32
-    column    float32[16 * blocks], what a product plus `margin` must reach to be its lane's maximum
-    out       int64[16 * blocks], n numbers of lanes
+    column    float32[lanes], what a product plus `margin` must reach to be its lane's maximum
+    out       int64[lanes], numbers of lanes
     """
 
-    @intrinsic
-    def candidates(typingctx, products, low, margin, column, out):
-        def code(context, builder, signature, values):
-            products, low, margin, column, out = values
-            least, less = spread(builder, low), spread(builder, margin)
-            mask = I64(0)
-            for i in range(blocks):
-                of_lane = builder.fsub(load(builder, column, vector(F32), 64 * i), less)
-                needed = builder.select(builder.fcmp_ordered("<", of_lane, least), of_lane, least)
-                reached = builder.fcmp_ordered(">=", load(builder, products, vector(F32), 64 * i), needed)
-                bits = builder.zext(builder.bitcast(reached, ir.IntType(STEP)), I64)
-                mask = builder.or_(mask, builder.shl(bits, I64(STEP * i)))
-            left, n = cgutils.alloca_once_value(builder, mask), builder.ctpop(mask)
-            with cgutils.for_range(builder, n) as candidate:
-                bits = builder.load(left)
-                lane = builder.cttz(bits, ir.Constant(ir.IntType(1), 1))
-                save(builder, lane, out, builder.mul(candidate.index, I64(8)))
-                builder.store(builder.and_(bits, builder.sub(bits, I64(1))), left)
-            return n
+    def of_blocks(builder, blocks, products, low, margin, column, out):
+        least, less = spread(builder, low), spread(builder, margin)
+        mask = I64(0)
+        for i in range(blocks):
+            of_lane = builder.fsub(load(builder, column, vector(F32), 64 * i), less)
+            needed = builder.select(builder.fcmp_ordered("<", of_lane, least), of_lane, least)
+            reached = builder.fcmp_ordered(">=", load(builder, products, vector(F32), 64 * i), needed)
+            bits = builder.zext(builder.bitcast(reached, ir.IntType(STEP)), I64)
+            mask = builder.or_(mask, builder.shl(bits, I64(STEP * i)))
+        left, n = cgutils.alloca_once_value(builder, mask), builder.ctpop(mask)
+        with cgutils.for_range(builder, n) as candidate:
+            bits = builder.load(left)
+            lane = builder.cttz(bits, ir.Constant(ir.IntType(1), 1))
+            save(builder, lane, out, builder.mul(candidate.index, I64(8)))
+            builder.store(builder.and_(bits, builder.sub(bits, I64(1))), left)
+        return n
 
-        arguments: list[Any] = [types.intp] * 5
-        arguments[1] = arguments[2] = types.float32
-        return types.intp(*arguments), code
+    def code(context, builder, signature, values):
+        return by_lanes(builder, "candidates", values[0], values[1:], I64, of_blocks)
 
-    return candidates
+    arguments: list[Any] = [types.intp] * 6
+    arguments[2] = arguments[3] = types.float32
+    return types.intp(*arguments), code
 
 
 @intrinsic

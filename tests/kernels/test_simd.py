@@ -18,12 +18,14 @@ import pytest
 from llvmlite import ir
 
 from metric_oracle.kernels import _target
+from metric_oracle.kernels._llvm import WIDTHS
 from metric_oracle.kernels._simd import (
     count_ones,
     dot,
     dot_error,
     exact_products,
     exact_squares,
+    lanes_at_once,
     make_dots,
     make_products,
     make_widen,
@@ -31,11 +33,11 @@ from metric_oracle.kernels._simd import (
 from metric_oracle.kernels._simd_codes import (
     SINE_ERROR,
     add_sines,
+    candidates,
     code_tokens,
     make_bounds,
-    make_candidates,
     make_near,
-    make_recall,
+    mean_recall,
 )
 from metric_oracle.kernels.bertscore import all_pairs
 from metric_oracle.kernels.bertscore.bounds import STEP, UNIT, margins_of
@@ -43,18 +45,20 @@ from metric_oracle.kernels.bertscore.bounds import STEP, UNIT, margins_of
 PATHS = {path.name: path for path in (*_target._X86, *_target._ARM)}
 HERE = _target.usable_names()
 MARGIN = margins_of(384, 0.0).code
-BLOCKS = (2, 4)  # those that the kernels compile
+BLOCKS = tuple(lanes // 16 for lanes in WIDTHS)
 
 
 @cache
-def compiled(name: str, blocks: int) -> Any:
-    """Compile the loops of one path over one number of blocks."""
-    bounds, dots = make_bounds(blocks, PATHS[name]), make_dots(blocks, PATHS[name])
+def compiled(name: str) -> Any:
+    """Compile the loops of one path."""
+    bounds, dots = make_bounds(PATHS[name]), make_dots(PATHS[name])
 
     @numba.njit
-    def run(query, steps, lanes, unit, slack, table, codes, cell, terms, w, n, rows, columns, floats, pads, tokens):
-        bounds(query, steps, lanes, unit, slack, table, codes, cell, terms, w, n, 0, rows[0], columns[0])
-        dots(floats, 4 * steps, pads, tokens, n, rows[1], columns[1])
+    def run(
+        n_lanes, query, steps, lanes, unit, slack, table, codes, cell, terms, w, n, rows, columns, floats, pads, tokens
+    ):
+        bounds(n_lanes, query, steps, lanes, unit, slack, table, codes, cell, terms, w, n, 0, rows[0], columns[0])
+        dots(n_lanes, floats, 4 * steps, pads, tokens, n, rows[1], columns[1])
 
     return run
 
@@ -112,10 +116,12 @@ def test_loops_equal_numpy(name, blocks, n_tokens):
             row[0] = 2.0**20  # what stands there is kept where it is greater
         columns[:, 1] = 2e9
         weights = np.r_[rng.integers(0, 3, n_tokens), [1e30] * 16].astype(np.float32)
-        compiled(name, blocks)(
-            address(packed), steps, address(head), unit, slack, address(table), address(bytes_of_tokens), address(cell),
-            address(terms), address(weights), n_tokens, np.array([address(room), address(rows[1])]),
-            np.array([address(column) for column in columns]), address(floats), address(pads), address(tokens),
+        at_once = lanes_at_once(lanes, PATHS[name])
+        parts = np.ascontiguousarray(floats.reshape(width, -1, at_once).swapaxes(0, 1))
+        compiled(name)(
+            lanes, address(packed), steps, address(head), unit, slack, address(table), address(bytes_of_tokens),
+            address(cell), address(terms), address(weights), n_tokens, np.array([address(room), address(rows[1])]),
+            np.array([address(column) for column in columns]), address(parts), address(pads), address(tokens),
         )  # fmt: skip
         products = tokens @ floats
         products[:, lanes - 3 :] = -1e30
@@ -145,8 +151,8 @@ def drawn_bounds(name: str, blocks: int, most: int) -> tuple[np.ndarray, np.ndar
     weights = np.ones(n_tokens + 16, np.float32)
     floats, tokens = np.zeros((width, lanes), np.float32), np.zeros((n_tokens, width), np.float32)
     unit, slack = np.float32(0.0071), np.float32(0.031)
-    compiled(name, blocks)(
-        address(packed), width // 4, address(head), unit, slack, address(table), address(codes), address(cell),
+    compiled(name)(
+        lanes, address(packed), width // 4, address(head), unit, slack, address(table), address(codes), address(cell),
         address(terms), address(weights), n_tokens, np.array([address(r) for r in room]),
         np.array([address(column) for column in columns]), address(floats), address(np.zeros(lanes, np.float32)),
         address(tokens),
@@ -237,14 +243,9 @@ def test_float64_products_and_squares_are_added_in_order(n_tokens):
     assert np.isnan(np.append(products[-1], squares[-1])).all()
 
 
-_recall2, _recall4 = make_recall(2), make_recall(4)
-
-
 @numba.njit
-def _mean_recall(blocks, table, cell, radius, n_tokens, column, weights):
-    if blocks == 2:
-        return _recall2(table, cell, radius, n_tokens, column, weights)
-    return _recall4(table, cell, radius, n_tokens, column, weights)
+def _mean_recall(lanes, table, cell, radius, n_tokens, column, weights):
+    return mean_recall(lanes, table, cell, radius, n_tokens, column, weights)
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
@@ -259,7 +260,7 @@ def test_recall_is_the_mean_of_the_greater_of_a_column_and_of_cosines(n_tokens, 
     weights = rng.dirichlet(np.ones(16 * blocks)).astype(np.float32)
     lowest = np.maximum(table[cell].astype(int) - radius[:, None], 0).min(axis=0, initial=255)
     expected = weights @ np.maximum(column.astype(np.float64), np.cos(lowest * STEP))
-    got = _mean_recall(blocks, *map(address, (table, cell, radius)), n_tokens, address(column), address(weights))
+    got = _mean_recall(16 * blocks, *map(address, (table, cell, radius)), n_tokens, address(column), address(weights))
     assert got == pytest.approx(expected, abs=5e-6)
 
 
@@ -267,13 +268,14 @@ def test_recall_is_the_mean_of_the_greater_of_a_column_and_of_cosines(n_tokens, 
 def test_no_cosine_of_an_angle_byte_is_too_small(blocks):
     """All 256 of them; each is raised by less than 1e-6 of its angle."""
     lanes = 16 * blocks
-    table, cell, radius = np.arange(256, dtype=np.uint8).reshape(-1, lanes), np.arange(8, dtype=np.uint16), np.zeros(1)
+    table = np.resize(np.arange(256, dtype=np.uint8), (-(-256 // lanes), lanes))
+    cell, radius = np.arange(len(table), dtype=np.uint16), np.zeros(1)
     column = np.full(lanes, -1e30, np.float32)
     for steps in range(256):
         weights = np.zeros(lanes, np.float32)
         weights[steps % lanes] = 1.0
         at_cell = address(cell) + 2 * (steps // lanes)
-        got = _mean_recall(blocks, address(table), at_cell, address(radius), 1, address(column), address(weights))
+        got = _mean_recall(lanes, address(table), at_cell, address(radius), 1, address(column), address(weights))
         assert -SINE_ERROR <= got - np.cos(steps * STEP) <= SINE_ERROR + 2.3e-6
 
 
@@ -301,16 +303,16 @@ def test_sines_bound_those_of_numpy(n_tokens):
 
 
 @cache
-def near_of(name: str, blocks: int) -> Any:
-    near, candidates = make_near(blocks, PATHS[name]), make_candidates(blocks)
+def near_of(name: str) -> Any:
+    near = make_near(PATHS[name])
 
     @numba.njit
-    def run(query, steps, lanes, codes, terms, n_tokens, out, row, column):
-        near(query, steps, lanes, codes, terms, n_tokens, out, row, column)
+    def run(n_lanes, query, steps, lanes, codes, terms, n_tokens, out, row, column):
+        near(n_lanes, query, steps, lanes, codes, terms, n_tokens, out, row, column)
 
     @numba.njit
-    def choose(products, low, margin, column, out):
-        return candidates(products, low, margin, column, out)
+    def choose(n_lanes, products, low, margin, column, out):
+        return candidates(n_lanes, products, low, margin, column, out)
 
     return run, choose
 
@@ -331,11 +333,11 @@ def test_near_products_and_candidates_equal_numpy(name, blocks, n_tokens):
     head = np.r_[starts_of(query.sum(axis=0, dtype=np.int32), name), steps.view(np.int32)]
     out, row, column = np.empty((n_tokens, lanes), np.float32), np.full(n_tokens, -1e30, np.float32), steps - 1e30
     row[0], column[1] = 2.0**20, 2e9  # what stands there is kept where it is greater
-    run, choose = near_of(name, blocks)
+    run, choose = near_of(name)
     bytes_of_tokens = (codes + 128).astype(np.uint8)
     run(
-        address(packed), width // 4, address(head), address(bytes_of_tokens), address(terms), n_tokens, address(out),
-        address(row), address(column),
+        lanes, address(packed), width // 4, address(head), address(bytes_of_tokens), address(terms), n_tokens,
+        address(out), address(row), address(column),
     )  # fmt: skip
     assert out.tolist() == expected.tolist()
     lowered = (expected - terms[:, 1:]).max(axis=0)
@@ -345,7 +347,7 @@ def test_near_products_and_candidates_equal_numpy(name, blocks, n_tokens):
     chosen = np.empty(lanes, np.int64)
     for t in range(n_tokens):
         low, margin = row[t] - 2 * terms[t, 1], terms[t, 1]
-        n = choose(address(out[t]), low, margin, address(column), address(chosen))
+        n = choose(lanes, address(out[t]), low, margin, address(column), address(chosen))
         wanted = np.flatnonzero((expected[t] >= low) | (expected[t] + margin >= column))
         assert chosen[:n].tolist() == wanted.tolist()
 
@@ -619,15 +621,14 @@ ARM, INTEL = "aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"
         ("portable", INTEL, "pmullw", ("pmulld", "pmaddubsw", "vpdpbusd")),
     ],
 )
-@pytest.mark.parametrize("blocks", [2, 4])
-def test_products_of_bytes_take_the_instruction_of_their_path(name, triple, multiply, foreign, blocks):
-    found = instructions(make_bounds(blocks, PATHS[name]), 14, (3, 4), name, triple)
+def test_products_of_bytes_take_the_instruction_of_their_path(name, triple, multiply, foreign):
+    found = instructions(make_bounds(PATHS[name]), 15, (4, 5), name, triple)
     assert found[multiply]
     assert not any(found[other] for other in foreign)
 
 
 @pytest.mark.parametrize("name", ["neon", "neon-dotprod"])
 def test_other_loops_compile_for_arm(name):
-    assert instructions(make_dots(4, PATHS[name]), 7, (), name, ARM)["fmla"]
+    assert instructions(make_dots(PATHS[name]), 8, (), name, ARM)["fmla"]
     assert instructions(make_products(4, PATHS[name]), 7, (), name, ARM)["fmla"]
     assert instructions(make_widen(PATHS[name]), 3, (), name, ARM)["fcvtl"]

@@ -17,7 +17,7 @@ from metric_oracle.kernels import _target
 from metric_oracle.kernels._errors import FLOAT64, check_bounds, gamma
 from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._simd import LANES, dot, dot_error, widen
-from metric_oracle.kernels._simd_codes import code_tokens, make_candidates, make_near
+from metric_oracle.kernels._simd_codes import candidates, code_tokens, make_near
 from metric_oracle.kernels.bertscore.bounds import LONGEST
 from metric_oracle.kernels.bertscore.cascade import part_of
 from metric_oracle.kernels.bertscore.exact import length_of
@@ -29,8 +29,7 @@ _LANE = 16
 _SIZE = 8 * _LANE  # widths are padded to multiples of it, so that eight groups of lanes can be rotated
 # In float32: the rotation (at most 13 additions a number), steps and their product, the remainder and its length.
 SLACK = gamma(64)
-_near2, _near4 = make_near(2), make_near(4)
-_candidates2, _candidates4 = make_candidates(2), make_candidates(4)
+_near = make_near()
 
 
 class QueryGroup(NamedTuple):
@@ -252,10 +251,7 @@ def _score(g, n_tokens, queries, scratch):
         code, lanes = queries.codes[g, p].ctypes.data, queries.lanes[g, p].ctypes.data
         near, column = scratch.near[p].ctypes.data, scratch.column[p].ctypes.data
         codes, terms, row = scratch.codes.ctypes.data, scratch.terms.ctypes.data, scratch.row.ctypes.data
-        if lanes_of(n, p) == 32:
-            _near2(code, filled // 4, lanes, codes, terms, n_tokens, near, row, column)
-        else:
-            _near4(code, filled // 4, lanes, codes, terms, n_tokens, near, row, column)
+        _near(lanes_of(n, p), code, filled // 4, lanes, codes, terms, n_tokens, near, row, column)
     # The best product of each row comes first, because it excludes most others; these follow in `later`.
     n_later = n_tokens
     for t in range(n_tokens):
@@ -265,10 +261,7 @@ def _score(g, n_tokens, queries, scratch):
         for p in range(passes):
             near, column, out = scratch.near[p].ctypes.data, scratch.column[p].ctypes.data, scratch.lanes.ctypes.data
             used = lanes_of(n, p)
-            if used == 32:
-                n_candidates = _candidates2(near + 4 * used * t, low, margin, column, out)
-            else:
-                n_candidates = _candidates4(near + 4 * used * t, low, margin, column, out)
+            n_candidates = candidates(used, near + 4 * used * t, low, margin, column, out)
             for c in range(n_candidates):
                 lane = scratch.lanes[c]
                 product = scratch.near[p, used * t + lane]

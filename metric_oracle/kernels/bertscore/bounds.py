@@ -13,7 +13,7 @@ import numpy as np
 from metric_oracle.kernels._errors import FLOAT32, FLOAT64, gamma, product_error
 from metric_oracle.kernels._jit import inner, jit
 from metric_oracle.kernels._simd import LANES, prefetch
-from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, make_bounds, make_recall
+from metric_oracle.kernels._simd_codes import SINE_ERROR, add_sines, make_bounds, mean_recall
 from metric_oracle.kernels.bertscore.exact import length_of, mean_of_maxima
 from metric_oracle.kernels.bertscore.query import Query, TokenCorpus, lanes_of
 from metric_oracle.kernels.bertscore.score import MEAN, PRECISION, RECALL, f1, mean
@@ -27,12 +27,8 @@ WIDEST, LONGEST = 1 << 13, 1 << 14
 # codes of 6 bits and more a side.
 REACH = 4.0
 
-# Tokens of a report times lanes of the query that are multiplied before the report may be dropped. With AVX-512 it is a
-# group of rows.
-CHUNK = 384
 TINY = 2.0**-48  # rounding of a score that is computed from precision and recall
-_bounds2, _bounds4 = make_bounds(2), make_bounds(4)
-_recall2, _recall4 = make_recall(2), make_recall(4)
+_bounds = make_bounds()
 
 
 class Margins(NamedTuple):
@@ -205,10 +201,7 @@ def _mix_recall(u, begin, ranking, work):
     recall = margins.cells + margins.token * n
     for p in range((n + LANES - 1) // LANES):
         angle, column, share = work.angle[p].ctypes.data, work.column[p].ctypes.data, coded.shares[p].ctypes.data
-        if lanes_of(n, p) == 32:
-            recall += _recall2(angle, cell, radius, n_tokens, column, share)
-        else:
-            recall += _recall4(angle, cell, radius, n_tokens, column, share)
+        recall += mean_recall(lanes_of(n, p), angle, cell, radius, n_tokens, column, share)
     return recall
 
 
@@ -235,7 +228,7 @@ def _run_codes(u, begin, n_tokens, from_above, ranking, work):
     where `begin` is 0. They are upper bounds with `from_above`, else lower ones.
     """
     corpus, coded = ranking.corpus, ranking.query.coded
-    lanes = coded.lanes if from_above else coded.lanes_below
+    heads = coded.lanes if from_above else coded.lanes_below
     slack = coded.scalars[1] if from_above else -coded.scalars[1]
     first = corpus.ptr[u] + begin
     n_steps = corpus.codes.shape[1] // 4
@@ -250,34 +243,23 @@ def _run_codes(u, begin, n_tokens, from_above, ranking, work):
     n = len(coded.weights)
     for p in range((n + LANES - 1) // LANES):
         q = coded.codes[p].ctypes.data
-        lane = lanes[p].ctypes.data
+        head = heads[p].ctypes.data
         table = work.table[p].ctypes.data
         column = work.column[p].ctypes.data
         fresh = 1 if p == 0 else 0
-        if lanes_of(n, p) == 32:
-            _bounds2(q, n_steps, lane, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column)
-        else:
-            _bounds4(q, n_steps, lane, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column)
+        used = lanes_of(n, p)
+        _bounds(used, q, n_steps, head, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column)
 
 
 @inner
-def chunk_of(n):
-    """Return the number of tokens of a report whose codes are read at a time for a query of n tokens.
+def prefetch_codes(u, chunk, corpus):
+    """Prefetch codes and weights of the first chunk of document u, and the cells of all its tokens.
 
-    It fills the registers in the last pass, which may have the fewest lanes; in others it is several groups.
-    """
-    return CHUNK // lanes_of(n, (n - 1) // LANES)
-
-
-@inner
-def prefetch_codes(u, n_query, corpus):
-    """Prefetch codes and weights of the first two chunks of document u, and the cells of all its tokens.
-
-    The processor cannot predict which document is read next. `n_query` is the number of tokens of the query.
+    The processor cannot predict which document is read next. `chunk` is that of `Coded`.
     """
     first = corpus.ptr[u]
     n_tokens = corpus.ptr[u + 1] - first
-    n_read = min(n_tokens, 2 * chunk_of(n_query))
+    n_read = min(n_tokens, chunk)
     width = corpus.codes.shape[1]
     prefetch(corpus.codes.ctypes.data + width * first, width * n_read)
     prefetch(corpus.terms.ctypes.data + 20 * first, 20 * n_read)
@@ -312,7 +294,7 @@ def bound_by_codes(u, known, ranking, work):
     margin = margins.code + margins.token * n_tokens
     by_codes = by_cells = 0.0
     mixed_precision = mixed_recall = np.inf
-    chunk = n_tokens if known.is_whole else chunk_of(len(coded.weights))
+    chunk = n_tokens if known.is_whole else coded.chunk
     begin = 0
     while begin < n_tokens:
         n_some = min(chunk, n_tokens - begin)

@@ -30,7 +30,7 @@ from metric_oracle.kernels.bertscore.exact import approximate, exact, length_of,
 from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION
 from metric_oracle.kernels.contract import read_only
 
-AHEAD = 4  # candidates whose codes are prefetched
+AHEAD = 4
 ROUND = 2.0**-23  # above the error of rounding to float32
 STAGES = ("cells", "codes", "float32")
 CELLS, CODES, SOME, BELOW = range(4)  # places of bounds in `Work.noted`
@@ -39,8 +39,8 @@ CELLS, CODES, SOME, BELOW = range(4)  # places of bounds in `Work.noted`
 class Work(NamedTuple):
     """Scratch arrays of one thread, for M cells, I items, documents of up to R tokens and queries of up to S tokens."""
 
-    # int16[passes, M * LANES], cosines of the query's tokens with the centres, rounded up; a row of 32 or LANES lanes
-    # for each centre
+    # int16[passes, M * LANES], cosines of the query's tokens with the centres, rounded up; a row of as many lanes
+    # as the pass has for each centre
     table: np.ndarray
     angle: np.ndarray  # uint8[passes, M * LANES], the same as angles, rounded down
     ends: np.ndarray  # float32[M, 2], pi / 2 less the least angle of any lane: from above, and from below
@@ -267,7 +267,7 @@ def search_codes(ranking, n_kept, items, work, threshold):
     n_left = 0
     for j in range(n_kept):
         if j + AHEAD < n_kept:
-            prefetch_codes(items.document[work.kept[j + AHEAD]], n, corpus)
+            prefetch_codes(items.document[work.kept[j + AHEAD]], ranking.query.coded.chunk, corpus)
         i = work.kept[j]
         u = np.int64(items.document[i])
         bound = work.kept_bound[j]

@@ -13,9 +13,7 @@ from metric_oracle.kernels._simd import widen as widen_halves
 from metric_oracle.kernels.bertscore.query import lanes_of
 from metric_oracle.kernels.cosine.score import cosine
 
-# Passes of up to 32 and of up to LANES query tokens. Versions for 16 and 48 would save a fifth of the products of an
-# average query and double the time to compile.
-_dots2, _dots4 = make_dots(2), make_dots(4)
+_dots = make_dots()
 
 
 @inner
@@ -74,10 +72,7 @@ def approximate(u, corpus, query, work):
         row = work.row.ctypes.data
         column = work.column[p].ctypes.data
         tokens = work.wide.ctypes.data
-        if lanes_of(n, p) == 32:
-            _dots2(q, width, pads, tokens, n_tokens, row, column)
-        else:
-            _dots4(q, width, pads, tokens, n_tokens, row, column)
+        _dots(lanes_of(n, p), q, width, pads, tokens, n_tokens, row, column)
     total = 0.0
     weight = 0.0
     for t in range(n_tokens):

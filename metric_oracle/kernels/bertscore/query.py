@@ -1,6 +1,7 @@
 """Arrays for the inner loops: the corpus as in its files, and a query whose tokens are the lanes of SIMD vectors.
 
-At most LANES tokens of a query are multiplied at a time; longer queries take several *passes*.
+At most LANES tokens of a query are multiplied at a time; longer queries take several *passes*. The last pass has the
+fewest lanes, of the numbers in `_llvm.WIDTHS`, that hold its tokens.
 """
 
 from typing import NamedTuple
@@ -10,8 +11,10 @@ import numpy as np
 from metric_oracle.kernels import _target
 from metric_oracle.kernels._errors import FLOAT32
 from metric_oracle.kernels._jit import scalar
-from metric_oracle.kernels._llvm import STEP
-from metric_oracle.kernels._simd import LANES
+from metric_oracle.kernels._llvm import STEP, rows_at_once
+from metric_oracle.kernels._simd import LANES, lanes_at_once
+
+FEWEST = 4  # tokens of a report whose codes are read before it may be dropped
 
 
 class TokenCorpus(NamedTuple):
@@ -73,7 +76,7 @@ class Coded(NamedTuple):
     weights: np.ndarray  # float64[n], weight of each token
     # float32[passes, LANES], share of the weights that each lane has: 0 without a token, NaN if all weights are 0
     shares: np.ndarray
-    # int8[passes, K / 4 * LANES * 4]; if the last pass has at most 32 tokens, its 32 columns are stored without gaps
+    # int8[passes, K / 4 * LANES * 4]; a last pass of fewer lanes is stored without gaps
     codes: np.ndarray
     # float32[passes, 2 LANES], integers and floats per lane, see `_simd_codes.make_bounds`, for upper bounds
     lanes: np.ndarray
@@ -81,6 +84,7 @@ class Coded(NamedTuple):
     # float32[4], step of the codes, their maximum rounding error, component along `direction` of the weighted mean of
     # the unit vectors, and length of what is left of it
     scalars: np.ndarray
+    chunk: int  # tokens of a report whose codes are read at a time, see `chunk_of`
 
 
 class Query(NamedTuple):
@@ -89,7 +93,8 @@ class Query(NamedTuple):
     states: np.ndarray  # float64[ceil(n / STEP), d, STEP], of STEP tokens after each other; 0 beyond the last
     squares: np.ndarray  # float64[n], squared length of each state
     weights: np.ndarray  # float64[n], weight of each token
-    # float32[passes, d * LANES], unit vectors; a last pass of at most 32 tokens is stored as 32 columns without gaps
+    # float32[passes, d * LANES], unit vectors, laid out as `make_dots` reads them; a last pass of fewer lanes is stored
+    # without gaps
     packed: np.ndarray
     pads: np.ndarray  # float32[passes, LANES], 0 for a token, a large negative number for an unused lane
     coded: Coded  # codes of the tokens
@@ -97,8 +102,16 @@ class Query(NamedTuple):
 
 @scalar
 def lanes_of(n, p):
-    """Return the number of lanes in pass p of a query of n tokens."""
-    return 32 if n - p * LANES <= 32 else LANES
+    """Return the number of lanes in pass p of a query of n tokens: one of `_llvm.WIDTHS`."""
+    return min(max(n - p * LANES + STEP - 1, 2 * STEP), LANES) // STEP * STEP
+
+
+def chunk_of(n):
+    """Return the number of tokens of a report whose codes are read at a time for a query of n tokens.
+
+    They are those that the registers hold in the last pass, which may have the fewest lanes, but `FEWEST` at least.
+    """
+    return max(rows_at_once(_target.path(), lanes_of(n, (n - 1) // LANES) // STEP), FEWEST)
 
 
 def up(x):
@@ -159,7 +172,10 @@ def pack_query(states, weights, basis, direction):
         block = slice(p * LANES, min((p + 1) * LANES, n))
         m = block.stop - block.start
         used = lanes_of(n, p)
-        packed[p, : width * used].reshape(width, used)[:, :m] = unit[block].T
+        columns = np.zeros((used, width), np.float32)
+        columns[:m] = unit[block]
+        at_once = lanes_at_once(used)
+        packed[p, : width * used] = columns.reshape(-1, at_once, width).swapaxes(1, 2).ravel()
         pads[p, :m] = 0
         lanes[0, p, used : used + m] = rest[block].view(np.int32)
         lanes[1, p, used : used + m] = (-rest[block]).view(np.int32)
@@ -174,7 +190,7 @@ def pack_query(states, weights, basis, direction):
     off = np.linalg.norm(mean - along * direction.astype(np.float64))
     scalars = np.array([step, up(slack), along, up(off)], np.float32)
     above, below = lanes.view(np.float32)
-    coded = Coded(weights, shares.reshape(passes, LANES), codes, above, below, scalars)
+    coded = Coded(weights, shares.reshape(passes, LANES), codes, above, below, scalars, chunk_of(n))
     groups = -(-n // STEP)
     in_groups = np.zeros((groups * STEP, width))
     in_groups[:n] = wide
