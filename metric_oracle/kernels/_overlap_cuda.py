@@ -99,9 +99,8 @@ def overlap_kernel(name: str, estimate: Callable[..., float]) -> Any:
 class OverlapScan(Scan):
     """A GPU search that counts shared features by reading posting lists.
 
-    The metric compares the families family .. family + n_families - 1; `kernel` is what `overlap_kernel` returned, and
-    `option` a setting of the metric for its `estimate`. ``scores(counts)`` returns exact scores, float64[n], on the
-    host, from counts as `count_shared` returns them.
+    `options` are the families that the metric compares, and `kernel` is what `overlap_kernel` returned.
+    ``scores(counts)`` returns exact scores, float64[n], on the host, from counts as `count_shared` returns them.
     """
 
     name = "postings"
@@ -110,15 +109,13 @@ class OverlapScan(Scan):
         self,
         corpus: Any,
         queries: overlap.QueryFeatures,
-        family: int,
-        n_families: int,
+        options: ComparedFamilies,
         kernel: Any,
-        option: int,
         scores: Callable[[np.ndarray], np.ndarray],
     ) -> None:
-        self.corpus, self.queries, self.kernel, self.scores = corpus, queries, kernel, scores
-        self.options, self.n_counts = ComparedFamilies(family, n_families, option), n_families
-        self.tile = WORDS // n_families
+        self.corpus, self.queries, self.options = corpus, queries, options
+        self.kernel, self.scores = kernel, scores
+        self.n_counts, self.tile = options.n, WORDS // options.n
 
     def document_bytes(self) -> float:
         """Return how many bytes an average document takes, with its share of the posting lists' offsets."""

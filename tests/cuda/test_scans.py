@@ -237,7 +237,8 @@ def scan_of(metric: str, index, encoded):
     corpus, batch = index.arrays(get_metric(metric), encoded), index.translate(get_metric(metric), encoded)
     if metric == "rouge-l":
         return rouge_cuda.SequenceScan(corpus, batch)
-    return _overlap_cuda.OverlapScan(corpus, batch.queries, 0, 2, bleu_cuda.scan_bleu, 0, None)
+    families = _overlap_cuda.ComparedFamilies(0, 2, 0)
+    return _overlap_cuda.OverlapScan(corpus, batch.queries, families, bleu_cuda.scan_bleu, None)
 
 
 @both

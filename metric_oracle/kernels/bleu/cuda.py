@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from metric_oracle.kernels._jit import device_function
-from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
+from metric_oracle.kernels._overlap_cuda import ComparedFamilies, OverlapScan, overlap_kernel
 from metric_oracle.kernels._scan import Scanned
 from metric_oracle.kernels.bleu import cpu
 from metric_oracle.kernels.bleu.score import bleu
@@ -36,4 +36,5 @@ class Backend(Scanned, cpu.Backend):
 
     def scan(self, corpus, batch):
         """Return a new `Scan` of the corpus for distinct queries."""
-        return OverlapScan(corpus, batch.queries, 0, self.order, scan_bleu, COCO if self.coco else 0, self.scores)
+        orders = ComparedFamilies(0, self.order, COCO if self.coco else 0)
+        return OverlapScan(corpus, batch.queries, orders, scan_bleu, self.scores)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from metric_oracle.kernels._jit import device_function
-from metric_oracle.kernels._overlap_cuda import OverlapScan, overlap_kernel
+from metric_oracle.kernels._overlap_cuda import ComparedFamilies, OverlapScan, overlap_kernel
 from metric_oracle.kernels._scan import Scanned
 from metric_oracle.kernels.radgraph import cpu
 from metric_oracle.kernels.radgraph.score import f1, mean_f1
@@ -37,4 +37,5 @@ class Backend(Scanned, cpu.Backend):
     def scan(self, corpus, batch):
         """Return a new `Scan` of the corpus for distinct queries."""
         two = self.family_b >= 0  # then they are the first and the second family
-        return OverlapScan(corpus, batch.queries, self.family_a, 1 + two, scan_radgraph, 0, self.scores)
+        families = ComparedFamilies(self.family_a, 1 + two, 0)
+        return OverlapScan(corpus, batch.queries, families, scan_radgraph, self.scores)
