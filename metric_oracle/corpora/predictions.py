@@ -134,13 +134,11 @@ def _assembled(rows: Rows, path: str | Path, read: Read, wanted: str | None) -> 
     else:
         first = _one_each(keys, texts, path)
     counts = {"rows": len(texts), "duplicate": len(texts) - len(first)}
-    reports = sort_out(
-        first, f"{what}, id {keys.name}", counts, path, keep_empty=True, section=known_section, ids_from=ids_from
-    )
+    reports = sort_out(first, f"{what}, id {keys.name}", counts, path, keep_empty=True, section=known_section)
     is_chosen = read.id_column is None and ids is None and has_other_ids(ids_from.columns, keys.name)
     is_cut = note == NO_HEADINGS and (read.section or wanted) is None
     chosen = [note if is_cut else "", f"id {keys.name}" if is_chosen else ""]
-    return replace(reports, chosen=(*rows.chosen, *filter(None, chosen)))
+    return replace(reports, ids_from=ids_from, chosen=(*rows.chosen, *filter(None, chosen)))
 
 
 def _of_section(rows: Rows, read: Read, wanted: str | None) -> tuple[Sequence[str | None], tuple[str | None, str], str]:

@@ -406,8 +406,8 @@ def _from_texts(
         texts, what = list(cut), ", ".join(filter(None, [where, note]))
     by_id = dict(zip(keys, texts, strict=True))
     ids_from = PLACE if ids is None else IdSource("ids", "caller")
-    read = sort_out(by_id, what, counts, where, keep_empty=keep_empty, section=known_section, ids_from=ids_from)
-    return replace(read, chosen=(note,) if note == NO_HEADINGS and section is None else ())
+    read = sort_out(by_id, what, counts, where, keep_empty=keep_empty, section=known_section)
+    return replace(read, ids_from=ids_from, chosen=(note,) if note == NO_HEADINGS and section is None else ())
 
 
 def _reports_of_split(
@@ -437,14 +437,12 @@ def _reports_of_split(
     }
     has_all = split is None and source.splits is not None and source.splits.n_unique() > 1
     what = ", ".join(filter(None, [source.what, ALL_SPLITS if has_all else "", note]))
-    reports = sort_out(
-        first, what, counts, path, keep_empty=keep_empty, section=known_section, ids_from=source.ids_from
-    )
+    reports = sort_out(first, what, counts, path, keep_empty=keep_empty, section=known_section)
     chosen = (
         *source.chosen,
         *filter(None, [ALL_SPLITS if has_all else "", note if note == NO_HEADINGS and source.wanted is None else ""]),
     )
-    return with_columns(replace(reports, chosen=chosen), columns)
+    return with_columns(replace(reports, ids_from=source.ids_from, chosen=chosen), columns)
 
 
 def with_kept(reports: Reports, names: str | Sequence[str]) -> Reports:
@@ -478,7 +476,6 @@ def sort_out(
     *,
     keep_empty: bool,
     section: tuple[str | None, str] = (None, ""),
-    ids_from: IdSource = UNKNOWN,
 ) -> Reports:
     """Return Reports from id -> text without missing, empty and tokenless texts, whose ids are listed in `states`.
 
@@ -507,17 +504,7 @@ def sort_out(
     source = f"{what}, {len(kept_ids):,} of {counts['rows'] - counts.get('other_split', 0):,} rows"
     marks = count_marks(kept_texts)
     source = "; ".join(filter(None, [source, remarks(words, marks)]))
-    return Reports(
-        kept_ids,
-        kept_texts,
-        source,
-        counts,
-        states,
-        *section,
-        words=dict(words),
-        marks=dict(marks),
-        ids_from=ids_from,
-    )
+    return Reports(kept_ids, kept_texts, source, counts, states, *section, words=dict(words), marks=dict(marks))
 
 
 # Tables
