@@ -1009,12 +1009,11 @@ def _of_columns(
     columns: Sequence[Any],
     index: Sequence[Any] | None,
     note: str,
-    lines: list[int] | None = None,
 ) -> Table:
     """Return columns as a table; pandas' `index` becomes its keys, unless it is None or 0, 1, ..."""
     keys = None if index is None or are_places(index) else series_of("index", index)
     series = [series_of("", cells) for cells in columns or [[]] * len(names)]
-    return Table(path, kind, list(map(str, names)), series, keys, note, lines)
+    return Table(path, kind, list(map(str, names)), series, keys, note)
 
 
 def read_json_lines(path: str | Path, text: str, note: str) -> Table:
@@ -1071,9 +1070,10 @@ def _of_dicts(
     """Return a list of dicts, one per row, as a table; `keys` and `lines` are those of the rows, None without."""
     answers = answers_of_batch(rows)
     if answers is not None:
-        cells = [[row["custom_id"] for row in rows], answers]
-        note = ", ".join(filter(None, [note, "answers of a batch"]))
-        return _of_columns(path, kind, ["custom_id", "completion"], cells, None, note, lines)
+        rows = [
+            {"custom_id": row["custom_id"], "completion": answer} for row, answer in zip(rows, answers, strict=True)
+        ]
+        note, keys = ", ".join(filter(None, [note, "answers of a batch"])), None
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = [series_of(str(name), [row.get(name) for row in rows]) for name in names]
     return Table(path, kind, names, columns, None if keys is None else series_of(_OBJECT_KEY, keys), note, lines)
