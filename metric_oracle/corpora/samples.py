@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from metric_oracle.base.argument_checks import check_left_out
 from metric_oracle.base.errors import InputError, shown
@@ -257,7 +257,8 @@ def read_samples(data: Any, read: Read | None = None, *, column: str | None = No
     of_column = section_of_column(name)
     by_column = of_column, "column" if of_column else ""
     known_section = (read.section, "caller") if read.section else by_column
-    samples = (_of_lists if _has_lists(cells) else _of_rows)(table, ids, cells, column, known_section)
+    groups = (_of_lists if _has_lists(cells) else _of_rows)(table, ids, cells, column)
+    samples = _samples_of(table, groups, known_section)
     by_place = id_cells.name == PLACE.name and table.keys is not None
     ids_from = PLACE if by_place else source_of_ids(table, id_cells.name, read.id_column)
     return replace(samples, ids_from=ids_from if read.text_column or by_place else ids_from._replace(texts=name))
@@ -332,12 +333,20 @@ def _in_memory(data: Any) -> Table:
     return table
 
 
-def _of_lists(
-    table: Table, ids: list[str], groups: list[Any], column: str | None, section: tuple[str | None, str]
-) -> Samples:
-    """Return samples from a table with one row for each study: its id, and the list of its reports in `groups`.
+class _Groups(NamedTuple):
+    """The samples of a table, each field but the ids with one list for each study."""
 
-    `column` is a further column of numbers, if the caller wants one; `section` is the section and how it is known.
+    ids: list[str]
+    texts: list[list[str]]  # as the table has them
+    names: list[list[str]]
+    logprobs: list[list[float]] | None
+    values: list[list[float]] | None  # of the further column that the caller wants, if any
+
+
+def _of_lists(table: Table, ids: list[str], groups: list[Any], column: str | None) -> _Groups:
+    """Return the samples of a table with one row for each study: its id, and the list of its reports in `groups`.
+
+    `column` is a further column of numbers, if the caller wants one.
     """
     first: dict[str, int] = {}
     for row, study in enumerate(ids):
@@ -357,15 +366,13 @@ def _of_lists(
     wanted = [name for name in (LOGPROBS, column) if name == column or name in table.names]
     numbers = {name: _lists_of_numbers(table, name, texts) for name in wanted if name is not None}
     names = [[str(place) for place in range(len(group))] for group in texts]
-    return _samples_of(table, ids, texts, names, numbers.get(LOGPROBS), numbers.get(column or ""), section)
+    return _Groups(ids, texts, names, numbers.get(LOGPROBS), numbers.get(column or ""))
 
 
-def _of_rows(
-    table: Table, ids: list[str], cells: list[Any], column: str | None, section: tuple[str | None, str]
-) -> Samples:
-    """Return samples from a table with one row for each sample: the id of its study, and its report in `cells`.
+def _of_rows(table: Table, ids: list[str], cells: list[Any], column: str | None) -> _Groups:
+    """Return the samples of a table with one row for each sample: the id of its study, and its report in `cells`.
 
-    `column` is a further column of numbers, if the caller wants one; `section` is the section and how it is known.
+    `column` is a further column of numbers, if the caller wants one.
     """
     rows_of: dict[str, list[int]] = {}
     for row, study in enumerate(ids):
@@ -397,7 +404,7 @@ def _of_rows(
     wanted = [name for name in (LOGPROB, column) if name == column or name in table.names]
     by_row = {name: table.numbers(name) for name in wanted if name is not None}
     numbers = {name: [values[rows].tolist() for rows in groups] for name, values in by_row.items()}
-    return _samples_of(table, list(rows_of), texts, names, numbers.get(LOGPROB), numbers.get(column or ""), section)
+    return _Groups(list(rows_of), texts, names, numbers.get(LOGPROB), numbers.get(column or ""))
 
 
 def _in_order(name: str) -> tuple[list[Any], str]:
@@ -406,20 +413,13 @@ def _in_order(name: str) -> tuple[list[Any], str]:
     return [(len(digits.lstrip("0")), digits.lstrip("0")) if i % 2 else digits for i, digits in enumerate(parts)], name
 
 
-def _samples_of(
-    table: Table,
-    ids: list[str],
-    texts: list[list[str]],
-    names: list[list[str]],
-    logprobs: list[list[float]] | None,
-    values: list[list[float]] | None,
-    section: tuple[str | None, str],
-) -> Samples:
-    """Return `Samples` from lists with one list for each study.
+def _samples_of(table: Table, groups: _Groups, section: tuple[str | None, str]) -> Samples:
+    """Return the samples of a table as `Samples`; `section` is the section and how it is known.
 
     A text that is only a word for a missing report, such as "nan", becomes an empty text. Texts that hold both sections
     under their names are cut to the `section` that the caller named; see `by_headings`.
     """
+    ids, texts, names, logprobs, values = groups
     n_words = sum(is_missing(text) for group in texts for text in group)
     if n_words:
         texts = [["" if is_missing(text) else text for text in group] for group in texts]
