@@ -11,7 +11,7 @@ from metric_oracle.base.progress import Advance
 from metric_oracle.kernels.contract import Answers
 from metric_oracle.retrieval.document_pairs import Pairs
 from metric_oracle.retrieval.options import SearchOptions
-from metric_oracle.retrieval.thread_pool import MemoryLimit, report, run_blocks
+from metric_oracle.retrieval.thread_pool import MemoryLimit, in_queries, run_blocks
 
 # Least and greatest number of queries per task. Large tasks come first, because each has a fixed cost; small ones come
 # last, so that the threads end together.
@@ -66,10 +66,10 @@ def answer_blocks(
     if kernel.capabilities.batched:
         for i in range(len(blocks)):
             run(i)
-        report(progress, n, n, n_queries, 0)
+        in_queries(progress, n, n_queries)(n)
     else:
         total = sum(len(queries) for _, _, queries in blocks)
-        run_blocks(run, range(len(blocks)), total, threads, progress, n_queries, of_a_query)
+        run_blocks(run, range(len(blocks)), threads, in_queries(progress, total, n_queries), of_a_query)
     stages = kernel.stages(idle)
     closest = stages.pop("closest_call", None)
     return {**({"stages": stages} if stages else {}), **({"closest_call": closest} if closest else {})}

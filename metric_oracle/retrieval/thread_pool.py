@@ -14,19 +14,13 @@ from metric_oracle.indexes.store import release
 
 
 def run_blocks(
-    run: Callable[[int], int],
-    blocks: range,
-    n: int,
-    threads: int,
-    progress: Advance | None,
-    n_queries: int,
-    of_a_query: int = 1,
+    run: Callable[[int], int], blocks: range, threads: int, progress: Advance | None = None, of_a_query: int = 1
 ) -> None:
     """Call `run` with each number in `blocks`, on this thread and `threads` - 1 others.
 
-    `run` returns how much of `n`, the whole work, it has done; this share of `n_queries` queries is reported, by this
-    thread alone. A small search takes a seventh longer with an executor: three threads then take turns at Python. `run`
-    may start `of_a_query` threads itself, in place of those of BLAS.
+    `run` returns how much work it has done, which this thread alone passes on to `progress`; see `in_queries`. A small
+    search takes a seventh longer with an executor: three threads then take turns at Python. `run` may start
+    `of_a_query` threads itself, in place of those of BLAS.
     """
     left, finished, failed = iter(blocks), list[int](), list[BaseException]()
 
@@ -40,7 +34,6 @@ def run_blocks(
             _drop(left)
 
     helpers = [threading.Thread(target=help_out) for _ in range(min(threads, len(blocks)) - 1)]
-    reported = done = 0
     # Helper threads of BLAS busy-wait between matrix products, which took a third of BERTScore's time from the others.
     # For a single block they may work, unless it uses all threads itself.
     alone = len(blocks) == 1 and threads > 1 and of_a_query == 1
@@ -49,10 +42,11 @@ def run_blocks(
             for helper in helpers:
                 helper.start()
             for block in left:
-                done += run(block)
+                done = run(block)
                 while finished:
                     done += finished.pop()
-                reported = report(progress, done, n, n_queries, reported)
+                if progress is not None:
+                    progress(done)
         finally:
             _drop(left)  # after an error or Ctrl-C no further block begins
             let_interrupts_end_waits()
@@ -61,7 +55,8 @@ def run_blocks(
                     helper.join()
     if failed:
         raise failed[0]
-    report(progress, done + sum(finished), n, n_queries, reported)
+    if progress is not None:
+        progress(sum(finished))
 
 
 def _drop(values: Iterator[int]) -> None:
@@ -138,12 +133,22 @@ class MemoryLimit:
                 self._running -= 1
 
 
-def report(progress: Advance | None, done: int, n: int, n_queries: int, reported: int) -> int:
-    """Report the share `done` / `n` of `n_queries` queries, of which `reported` were reported before.
+def in_queries(progress: Advance | None, n: int, n_queries: int) -> Advance:
+    """Return a function that adds up finished work, `n` in all, and reports it as a share of `n_queries` queries.
 
-    Return how many are reported now.
+    It does nothing if `progress` is None.
     """
-    total = n_queries * done // n if n else 0
-    if progress is not None and total > reported:
-        progress(total - reported)
-    return total
+    if progress is None:
+        return lambda n: None
+    done = reported = 0
+
+    def add(more: int) -> None:
+        """Add finished work."""
+        nonlocal done, reported
+        done += more
+        total = n_queries * done // n if n else 0
+        if total > reported:
+            progress(total - reported)
+            reported = total
+
+    return add

@@ -41,7 +41,7 @@ from metric_oracle.retrieval.corpus_index import corpus_of
 from metric_oracle.retrieval.options import DEFAULTS, SETTINGS, SearchOptions
 from metric_oracle.retrieval.plan import Plan, plan_scores
 from metric_oracle.retrieval.search_signature import digest, signature
-from metric_oracle.retrieval.thread_pool import run_blocks
+from metric_oracle.retrieval.thread_pool import in_queries, run_blocks
 from metric_oracle.scores.baselines import DRAWS, SEED, drawn_rows
 from metric_oracle.scores.controlled import ControlledMeans, controlled_means
 from metric_oracle.scores.sampled import ROUNDS, SPARE
@@ -194,7 +194,7 @@ def expectation_of(
 
     threads = plan.options.threads or n_threads()
     count = counter(progress, "", len(queries.ids))
-    run_blocks(run, range(0, len(times), size), len(times), threads, count, len(pairs.which))
+    run_blocks(run, range(0, len(times), size), threads, in_queries(count, len(times), len(pairs.which)))
     total = reduce(_added_bins, histograms)
     edges, counts = _histogram(total, float(statistics_of[:, 2].min()), float(statistics_of[:, 3].max()), bins)
     mean, sd, least, greatest, *columns = statistics_of[pairs.which].T

@@ -165,7 +165,7 @@ class _Sides:
             out[cell[:m]] = pairs.score(queries[:n], documents[:n])[pair[:m]]
             return last - first
 
-        run_blocks(run, range(len(edges) - 1), edges[-1], threads, None, edges[-1])
+        run_blocks(run, range(len(edges) - 1), threads)
         if is_symmetric:
             mirror_cells(cells, out)
 

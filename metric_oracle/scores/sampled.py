@@ -17,7 +17,7 @@ from metric_oracle.base.progress import Progress, counter
 from metric_oracle.corpora.reports import Reports
 from metric_oracle.retrieval.plan import Plan
 from metric_oracle.retrieval.result_table import n_scorable
-from metric_oracle.retrieval.thread_pool import run_blocks
+from metric_oracle.retrieval.thread_pool import in_queries, run_blocks
 
 GROUPS, STRATA = 16, 32  # fewest of a sample
 QUERIES = 8  # of a group, more if the corpus is small: small groups make a round cheap, large groups a pair
@@ -76,7 +76,8 @@ def sampled_means(
             return 1
 
         count = counter(progress, "", n_queries) if not rounds else None
-        run_blocks(run, range(n_groups), n_groups, plan.options.threads or n_threads(), count, n_queries)
+        threads = plan.options.threads or n_threads()
+        run_blocks(run, range(n_groups), threads, in_queries(count, n_groups, n_queries))
         rounds += list(of_group.sum(axis=0))
         variance = float(np.var(rounds, axis=0, ddof=1).sum()) / len(rounds)
         standard_error = n_groups / (n_rows * n_queries) * math.sqrt(variance)

@@ -161,12 +161,12 @@ def test_overlapping_searches_leave_the_threads_of_blas_as_they_were():
     def run(first: int) -> int:
         inside.append(blas_threads())
         if first == 0:  # another search begins before this one ends, and ends after it began
-            thread_pool.run_blocks(lambda _: inside.append(blas_threads()) or 1, range(2), 2, 1, None, 2)
+            thread_pool.run_blocks(lambda _: inside.append(blas_threads()) or 1, range(2), 1)
             inside.append(blas_threads())
         return 1
 
     with threadpool_limits(2, user_api="blas"):
-        thread_pool.run_blocks(run, range(2), 2, 1, None, 2)
+        thread_pool.run_blocks(run, range(2), 1)
         assert inside == [{1}] * 5
         assert blas_threads() == {2}
 
@@ -478,11 +478,11 @@ def test_products_stay_on_the_threads_of_the_pool():
 
     inside = []
     with threadpool_limits(2, user_api="blas"):
-        thread_pool.run_blocks(run, range(3), 3, 2, None, 3)
+        thread_pool.run_blocks(run, range(3), 2)
         assert inside == [{1}] * 3
         assert blas_threads() == {2}
         with pytest.raises(ZeroDivisionError):
-            thread_pool.run_blocks(lambda first: 1 // 0, range(3), 3, 2, None, 3)
+            thread_pool.run_blocks(lambda first: 1 // 0, range(3), 2)
         assert blas_threads() == {2}
 
 
