@@ -1,20 +1,18 @@
 """Build the shards of a shard set in the workers of a cluster, one shard per task."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from metric_oracle.base.progress import Progress
 from metric_oracle.cluster import Beat, Cluster, Task, WorkerProgress, run_tasks
-from metric_oracle.indexes.shard_build import Slice, has_shard, make_shard
+from metric_oracle.indexes.shard_build import SharedInputs, Slice, has_shard, make_shard
 from metric_oracle.indexes.shards import shard_name
 
 
 def make_remote(
     slices: Iterable[Slice],
     out: Path,
-    shared: Any,
-    metrics: Sequence[str] | None,
+    shared: SharedInputs,
     progress: Progress | None,
     *,
     runner: Cluster,
@@ -38,7 +36,7 @@ def make_remote(
             if has_shard(folder, piece):
                 n_existing += 1
             else:
-                yield Task(folder.name, (str(folder), piece, metrics))
+                yield Task(folder.name, (str(folder), piece))
         total = n_shards
 
     def take(task: Task, is_built: bool) -> None:
@@ -57,6 +55,6 @@ def make_remote(
     return busy, n_shards
 
 
-def make_one(shared: Any, reporter: WorkerProgress, folder: str, piece: Slice, metrics: Sequence[str] | None) -> bool:
+def make_one(shared: SharedInputs, reporter: WorkerProgress, folder: str, piece: Slice) -> bool:
     """Build a shard in a worker, as `indexes.shard_build.make_shard` does; return False if another is building it."""
-    return make_shard(Path(folder), piece, shared, metrics, lambda step, done, total: reporter.say(step))
+    return make_shard(Path(folder), piece, shared, lambda step, done, total: reporter.say(step))

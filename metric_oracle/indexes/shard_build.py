@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from metric_oracle.base.argument_checks import check_new_folder
 from metric_oracle.base.errors import InputError, InUseError
@@ -36,35 +36,41 @@ class Slice:
 
     ids: Sequence[str]
     texts: Sequence[str]
-    make: Callable[[Any], Reports]  # returns the inputs of these reports; its argument is `shared` of `build_set`
+    make: Callable[[Any], Reports]  # returns the inputs of these reports; its argument is `SharedInputs.sources`
     # What follows is as in `indexes.build.build_index`.
     source: str = ""
     states: dict[str, int] | None = None
     section: tuple[str | None, str] = (None, "")
 
 
+class SharedInputs(NamedTuple):
+    """What the builds of all shards of a set share."""
+
+    sources: Any = None  # the argument of `Slice.make`
+    metrics: Sequence[str] | None = None  # as in `indexes.build.build_index`
+
+
 # A function that builds the missing shards of a set. Its arguments are the slices in the order of the rows, the folder
-# of the set, and `shared`, `metrics` and `progress` of `build_set`. It returns the folders of the shards that another
-# process is building, and the number of all shards.
-Maker = Callable[[Iterable[Slice], Path, Any, Sequence[str] | None, Progress | None], tuple[list[Path], int]]
+# of the set, and `shared` and `progress` of `build_set`. It returns the folders of the shards that another process is
+# building, and the number of all shards.
+Maker = Callable[[Iterable[Slice], Path, SharedInputs, Progress | None], tuple[list[Path], int]]
 
 
 def build_set(
     slices: Callable[[], Iterable[Slice]],
     out: str | Path,
     plan: Any,
+    shared: SharedInputs,
     *,
-    shared: Any = None,
-    metrics: Sequence[str] | None = None,
     progress: Progress | None = None,
     make_all: Maker | None = None,
 ) -> ShardSet:
     """Build a shard set; an interrupted build resumes, and workers with the same plan share the work.
 
     `slices` returns the slices in the order of the rows, and may be called several times. `plan` is everything that the
-    set depends on, as values that JSON can represent, and `shared` the argument of `Slice.make` for all shards.
-    `metrics` and `progress` are as in `indexes.build.build_index`; names of parts begin with the name of the shard. By
-    default this process builds the missing shards one after another; `make_all` builds them in another way.
+    set depends on, as values that JSON can represent. `progress` is as in `indexes.build.build_index`; names of parts
+    begin with the name of the shard. By default this process builds the missing shards one after another; `make_all`
+    builds them in another way.
 
     `out` is a new folder or that of the same set. A finished set is returned as it is, so that workers that start late
     succeed. InputError is raised for another folder or a set with another plan, and for the reasons of `build_index`.
@@ -73,7 +79,7 @@ def build_set(
     if _begin(out, plan_sum):
         return ShardSet(out)
     while True:
-        busy, n_shards = (make_all or _make_all)(slices(), out, shared, metrics, progress)
+        busy, n_shards = (make_all or _make_all)(slices(), out, shared, progress)
         if not busy:
             break
         while not any(_is_free(folder) for folder in busy) and not all(map(_is_finished, busy)):
@@ -88,14 +94,14 @@ def build_set(
 
 
 def _make_all(
-    slices: Iterable[Slice], out: Path, shared: Any, metrics: Sequence[str] | None, progress: Progress | None
+    slices: Iterable[Slice], out: Path, shared: SharedInputs, progress: Progress | None
 ) -> tuple[list[Path], int]:
     """Build the missing shards one after another in this process; see `Maker`."""
     busy, n_shards = [], 0
     for piece in slices:
         folder = out / shard_name(n_shards)
         tell = None if progress is None else partial(_tell, progress, folder.name)
-        if not has_shard(folder, piece) and not make_shard(folder, piece, shared, metrics, tell):
+        if not has_shard(folder, piece) and not make_shard(folder, piece, shared, tell):
             busy.append(folder)
         n_shards += 1
     return busy, n_shards
@@ -192,18 +198,16 @@ def has_shard(folder: Path, piece: Slice) -> bool:
     return True
 
 
-def make_shard(
-    folder: Path, piece: Slice, shared: Any, metrics: Sequence[str] | None, progress: Progress | None
-) -> bool:
+def make_shard(folder: Path, piece: Slice, shared: SharedInputs, progress: Progress | None) -> bool:
     """Build the shard of the slice `piece`; return False if another worker is building it.
 
     A shard that another worker has finished in the meantime counts as built.
     """
     try:
         build_index(
-            piece.make(shared),
+            piece.make(shared.sources),
             folder,
-            metrics=metrics,
+            metrics=shared.metrics,
             source=piece.source,
             states=piece.states,
             section=piece.section,

@@ -23,7 +23,7 @@ from metric_oracle.corpora.streams import STREAMED, can_stream, n_rows, stream_r
 from metric_oracle.corpora.texts import remarks
 from metric_oracle.indexes.build import inputs_digest
 from metric_oracle.indexes.index import Index
-from metric_oracle.indexes.shard_build import Slice, build_set
+from metric_oracle.indexes.shard_build import SharedInputs, Slice, build_set
 from metric_oracle.indexes.shards import ShardSet
 from metric_oracle.metrics import get_metric, names_of
 from metric_oracle.reading import AttachedReports, Given, attached
@@ -107,8 +107,8 @@ def build_streamed(
     None for this one. Words for missing reports and marks within texts are told.
     """
     path, read, models = Path(attached_reports.data), attached_reports.options, attached_reports.models
-    shared = _shared_sources(attached_reports, max_memory, progress)
-    opened_encoder = shared.opened_encoder()
+    sources = _shared_sources(attached_reports, max_memory, progress)
+    opened_encoder = sources.opened_encoder()
     plan = {
         "reports": _identity_of(path),
         "rows": n,
@@ -143,7 +143,7 @@ def build_streamed(
 
         rows_in_file = n_rows(path)
         make_all = partial(make_remote, runner=runner, expected=None if rows_in_file is None else -(-rows_in_file // n))
-    built = build_set(slices, out, plan, shared=shared, metrics=metrics, progress=progress, make_all=make_all)
+    built = build_set(slices, out, plan, SharedInputs(sources, metrics), progress=progress, make_all=make_all)
     if words or marks:
         say(f"{path}: {remarks(words, marks)}", models.get("tell"))
     return built
@@ -165,7 +165,7 @@ def build_cut(
     of_models = {name: _identity_of(value) for name, value in files.items() if is_model(name, value)}
     plan = {"inputs": inputs_digest(inputs), "rows": n, "models": of_models, "metrics": metrics}
 
-    def make(first: int, shared: Any) -> Reports:
+    def make(first: int, sources: Any) -> Reports:
         """Return the reports of the shard that begins at position `first`, with their sources."""
         of_shard = inputs.take(np.arange(first, min(first + n, len(inputs.ids))))
         return piece_of(of_shard, is_first=first == 0)
@@ -179,7 +179,7 @@ def build_cut(
                 inputs.ids[run], inputs.texts[run], partial(make, first), reports.source, states, reports.known_section
             )
 
-    return build_set(slices, out, plan, metrics=metrics, progress=progress)
+    return build_set(slices, out, plan, SharedInputs(metrics=metrics), progress=progress)
 
 
 def _identity_of(value: Any) -> Any:

@@ -16,7 +16,7 @@ from metric_oracle.base.files import checksum
 from metric_oracle.base.job import Job
 from metric_oracle.base.locks import exclusive
 from metric_oracle.indexes import build, shard_build, shards
-from metric_oracle.indexes.shard_build import Slice, build_set
+from metric_oracle.indexes.shard_build import SharedInputs, Slice, build_set
 from metric_oracle.indexes.shards import NAME, PLAN, ShardSet, shard_name
 from support import HANG, write
 from support.power import Power, kinds_of
@@ -299,10 +299,9 @@ def test_shards_must_agree(table, tmp_path):
     inputs = mo.reports(table).load()
     half = [inputs.take(np.arange(0, 12)), inputs.take(np.arange(12, 23))]
 
-    def built(name, parts, **options):
-        return build_set(
-            lambda: [Slice(p.ids, p.texts, lambda *beside, p=p: p) for p in parts], tmp_path / name, name, **options
-        )
+    def built(name, parts, metrics=None):
+        slices = [Slice(p.ids, p.texts, lambda *beside, p=p: p) for p in parts]
+        return build_set(lambda: slices, tmp_path / name, name, SharedInputs(metrics=metrics))
 
     doubled = replace(half[1], ids=["r3", *half[1].ids[1:]])
     match = r"^reports must have unique ids over all shards; got 'r3' in shard-00000 and shard-00001\."

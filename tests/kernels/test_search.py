@@ -30,7 +30,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.findings.results import Results
 from metric_oracle.indexes.index import Index
 from metric_oracle.indexes.ngrams import tokenize_rouge
-from metric_oracle.indexes.shard_build import Slice, build_set
+from metric_oracle.indexes.shard_build import SharedInputs, Slice, build_set
 from metric_oracle.kernels.sum.score import composite
 from metric_oracle.metrics import COMPOSABLE, METRICS, SEARCHED, get_metric
 from metric_oracle.metrics import composite as composite_of
@@ -569,7 +569,7 @@ def set_of(world: World, ends: list[int], folder: Path) -> Index:
             some = inputs.take(np.arange(begin, end))
             yield Slice(some.ids, some.texts, lambda *beside, some=some: some)
 
-    return build_set(slices, folder / "set", ends)
+    return build_set(slices, folder / "set", ends, SharedInputs())
 
 
 # Rows where shards end: of about equal size; ragged, the first of one row, which lacks all files.
