@@ -151,14 +151,13 @@ def build_streamed(
 
 def build_cut(
     inputs: Reports,
-    reports: Reports,
     out: str | Path,
     n: int,
     files: Mapping[str, Any],
     metrics: Sequence[str] | None,
     progress: Progress | None,
 ) -> ShardSet:
-    """Build a shard set, with n reports to a shard, from reports in memory and `inputs`, these with their sources.
+    """Build a shard set, with n reports to a shard, from `inputs`, reports in memory with their sources.
 
     `files` are the sources as they were given, by the name of the argument.
     """
@@ -173,10 +172,10 @@ def build_cut(
     def slices() -> Iterator[Slice]:
         """Yield the reports of each shard."""
         for first in range(0, len(inputs.ids), n):
-            states = states_of(reports) if first == 0 else dict.fromkeys(STATES, 0)
+            states = states_of(inputs) if first == 0 else dict.fromkeys(STATES, 0)
             run = slice(first, first + n)
             yield Slice(
-                inputs.ids[run], inputs.texts[run], partial(make, first), reports.source, states, reports.known_section
+                inputs.ids[run], inputs.texts[run], partial(make, first), inputs.source, states, inputs.known_section
             )
 
     return build_set(slices, out, plan, SharedInputs(metrics=metrics), progress=progress)
@@ -331,7 +330,7 @@ def build_index(
         say(f"reports: {corpus.source}", listener)
     inputs = with_sources(attached_reports, corpus, names, progress, max_memory)
     if shard_rows is not None and out is not None:
-        return build_cut(inputs, corpus, out, shard_rows, attached_reports.sources, names, progress)
+        return build_cut(inputs, out, shard_rows, attached_reports.sources, names, progress)
     inputs = replace(inputs, ids=Strings(inputs.ids), texts=Strings(inputs.texts))
     noted = described(corpus)
     del corpus  # lists of strings take three times the memory of Arrow's
