@@ -6,7 +6,7 @@ It has posting lists (documents of each feature), forward lists (features of eac
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class FeatureDocuments(Documents):
         features = self.features
         fwd_ptr = offsets_of(np.diff(features.fwd_ptr)[documents])
         fwd_id = features.fwd_id[places_of_lists(features.fwd_ptr, documents)]
-        return forward_lists(fwd_ptr, fwd_id, features.sizes[:, documents], which, 0)
+        return without_postings(ForwardLists(fwd_ptr, fwd_id, features.sizes[:, documents]), which, 0)
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,25 @@ class Mapped(Sequence[Any]):
         return self.function(self.values[place])
 
 
-def pack(document: np.ndarray, feature: np.ndarray, n_documents: int, family_ptr: np.ndarray) -> tuple[np.ndarray, ...]:
+class ForwardLists(NamedTuple):
+    """The features of each document, as in `Features`."""
+
+    fwd_ptr: np.ndarray  # int64[D + 1], offsets of the documents in `fwd_id`
+    fwd_id: np.ndarray  # int32[P], feature ids, ascending within a document
+    sizes: np.ndarray  # int32[F, D], number of features of each family in each document
+
+    def take(self, documents: np.ndarray) -> "ForwardLists":
+        """Return the lists of some documents, by their numbers int64[n]."""
+        from metric_oracle.kernels._build import reorder
+
+        fwd_ptr, fwd_id = reorder(self.fwd_ptr, self.fwd_id, documents)
+        return ForwardLists(fwd_ptr, fwd_id, self.sizes[:, documents])
+
+
+def pack(document: np.ndarray, feature: np.ndarray, n_documents: int, family_ptr: np.ndarray) -> ForwardLists:
     """Sort (document, feature) pairs, int64[P] each and without repetition, into forward lists.
 
-    Return offsets of the documents, int64[D + 1], feature ids, int32[P], ascending within a document, and the number of
-    features of each family in each document, int32[F, D]. `family_ptr` has the first feature id of each family, and the
-    number of features: int64[F + 1].
+    `family_ptr` has the first feature id of each family, and the number of features: int64[F + 1].
     """
     n_features = int(family_ptr[-1])
     key = np.sort(document * n_features + feature)
@@ -80,7 +93,7 @@ def pack(document: np.ndarray, feature: np.ndarray, n_documents: int, family_ptr
     sizes = np.bincount(family * n_documents + document, minlength=n_families * n_documents).reshape(
         n_families, n_documents
     )
-    return fwd_ptr, feature.astype(np.int32), sizes.astype(np.int32)
+    return ForwardLists(fwd_ptr, feature.astype(np.int32), sizes.astype(np.int32))
 
 
 def check_features(n_features: int) -> None:
@@ -130,15 +143,9 @@ def load_features(columns: dict[str, np.ndarray]) -> Features:
 
 
 def invert(
-    fwd_ptr: np.ndarray,
-    fwd_id: np.ndarray,
-    sizes: np.ndarray,
-    sort_key: np.ndarray,
-    document_of_row: np.ndarray,
-    n_features: int,
-    scratch: Path | None = None,
+    lists: ForwardLists, sort_key: np.ndarray, document_of_row: np.ndarray, n_features: int, scratch: Path | None = None
 ) -> Features:
-    """Return the features of documents: the forward lists of `pack`, with posting lists, skip table and rows.
+    """Return the features of documents: their forward lists, with posting lists, skip table and rows.
 
     The documents must be sorted by `sort_key`, int[D] or int[S, D]; those with equal keys are one length bucket. A row
     whose document is -1 is left out. `scratch` is a folder for a file of posting lists if there are more than `AT_ONCE`
@@ -146,6 +153,7 @@ def invert(
     """
     from metric_oracle.kernels._build import invert_lists, note_buckets, posting_offsets
 
+    fwd_ptr, fwd_id, sizes = lists
     post_ptr = posting_offsets(fwd_id, n_features)
     bucket_of_document = np.cumsum(_starts(sort_key)) - 1
     n_buckets = int(bucket_of_document[-1]) + 1 if len(bucket_of_document) else 0
@@ -154,28 +162,27 @@ def invert(
     skip = np.zeros((np.count_nonzero(is_long), n_buckets + 1), np.int32)
     ranges = _ranges(post_ptr)
 
-    def lists() -> Iterator[np.ndarray]:
+    def postings() -> Iterator[np.ndarray]:
         """Yield the posting lists of one range of features after another."""
         for first, last in ranges:
-            postings = invert_lists(fwd_ptr, fwd_id, post_ptr, first, last)
-            note_buckets(post_ptr, postings, first, last, bucket_of_document, slot, skip)
-            yield postings
+            of_range = invert_lists(fwd_ptr, fwd_id, post_ptr, first, last)
+            note_buckets(post_ptr, of_range, first, last, bucket_of_document, slot, skip)
+            yield of_range
 
-    post_unit = gathered(lists(), scratch if len(ranges) > 1 else None)
+    post_unit = gathered(postings(), scratch if len(ranges) > 1 else None)
     row_ptr, row_id = group_rows(document_of_row, len(fwd_ptr) - 1)
     sizes = np.ascontiguousarray(sizes)
     return Features(post_ptr, post_unit, fwd_ptr, fwd_id, sizes, slot, skip, row_ptr, row_id)
 
 
-def forward_lists(
-    fwd_ptr: np.ndarray, fwd_id: np.ndarray, sizes: np.ndarray, document_of_row: np.ndarray, n_features: int
-) -> Features:
+def without_postings(lists: ForwardLists, document_of_row: np.ndarray, n_features: int) -> Features:
     """Return the features of documents without posting lists, for scores of pairs; the arguments are as in `invert`."""
+    fwd_ptr, fwd_id, sizes = lists
     row_ptr, row_id = group_rows(document_of_row, len(fwd_ptr) - 1)
     slots = np.full(n_features, -1, np.int32)
-    lists = np.zeros(n_features + 1, np.int64), np.empty(0, np.int32)
+    postings = np.zeros(n_features + 1, np.int64), np.empty(0, np.int32)
     return Features(
-        *lists, fwd_ptr, fwd_id, np.ascontiguousarray(sizes), slots, np.empty((0, 1), np.int32), row_ptr, row_id
+        *postings, fwd_ptr, fwd_id, np.ascontiguousarray(sizes), slots, np.empty((0, 1), np.int32), row_ptr, row_id
     )
 
 

@@ -11,6 +11,7 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import (
     FeatureDocuments,
+    ForwardLists,
     as_queries,
     buckets_of,
     check_features,
@@ -67,7 +68,7 @@ class GramSets(FeatureDocuments):
         set_ptr, ids = reorder(set_ptr, ids, sequence_of)
         sizes = np.diff(set_ptr).astype(np.int32)[None, :]
         document_of_row = numbered_anew(words.document_of_row, ranks_of(by_size)[set_of_sequence])
-        features = invert(set_ptr, ids, sizes, sizes[0], document_of_row, n_grams)
+        features = invert(ForwardLists(set_ptr, ids, sizes), sizes[0], document_of_row, n_grams)
         return cls(words, features, sequence_of, gram_keys)
 
     @cached_property

@@ -20,15 +20,16 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents, StoredDocuments
 from metric_oracle.indexes.features import (
     FeatureDocuments,
+    ForwardLists,
     Mapped,
     as_queries,
     buckets_of,
     check_features,
-    forward_lists,
     invert,
     load_features,
     lookup,
     too_many_features,
+    without_postings,
 )
 from metric_oracle.indexes.lists import distinct_in_order, offsets_of, places_of_lists, ranks_of
 from metric_oracle.indexes.store import BATCH, Columns, Stored, Strings, check_ids, check_offsets, read_arrays, release
@@ -416,11 +417,11 @@ def index_sequences(
         repeated = np.repeat(np.arange(len(rank)), repeats)
         repeat_keys.append(repeated << 32 | np.arange(len(repeated)) - (np.cumsum(repeats) - repeats)[repeated] + 1)
     del gram, keys, rank, place
-    family = np.array(family_ptr, np.int64)
+    family, lists = np.array(family_ptr, np.int64), ForwardLists(fwd_ptr, fwd_id, sizes)
     if is_searched:
-        features = invert(fwd_ptr, fwd_id, sizes, sizes[0], document_of_row, int(family[-1]), scratch)
+        features = invert(lists, sizes[0], document_of_row, int(family[-1]), scratch)
     else:
-        features = forward_lists(fwd_ptr, fwd_id, sizes, document_of_row, int(family[-1]))
+        features = without_postings(lists, document_of_row, int(family[-1]))
     return NgramIndex(
         kind,
         features,
@@ -447,5 +448,6 @@ def without_grams(
 ) -> NgramIndex:
     """Return distinct token sequences without any n-gram, which are indexed when they are asked for: see `up_to`."""
     n, empty, zero = len(ptr) - 1, np.empty(0, np.int64), np.zeros(1, np.int64)
-    features = forward_lists(np.zeros(n + 1, np.int64), empty, np.empty((0, n), np.int32), document_of_row, 0)
+    lists = ForwardLists(np.zeros(n + 1, np.int64), empty, np.empty((0, n), np.int32))
+    features = without_postings(lists, document_of_row, 0)
     return NgramIndex(kind, features, words, empty, zero, empty, zero, zero, word_ids, ptr)

@@ -26,20 +26,21 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Corpus, Documents, StoredDocuments
 from metric_oracle.indexes.features import (
     FeatureDocuments,
+    ForwardLists,
     Mapped,
     as_queries,
     buckets_of,
     check_features,
-    forward_lists,
     invert,
     load_features,
     lookup,
     pack,
+    without_postings,
 )
 from metric_oracle.indexes.graph_keys import distinct_pairs, numbered, pack_keys, renumber_keys
 from metric_oracle.indexes.lists import distinct_in_order, numbered_anew, offsets_of, ranks_of
 from metric_oracle.indexes.store import Columns, Stored, Strings, check_ids, check_offsets, read_arrays
-from metric_oracle.kernels._build import distinct_lists, reorder
+from metric_oracle.kernels._build import distinct_lists
 from metric_oracle.kernels._overlap import Features, SetBatch, SetCorpus
 from metric_oracle.records import Metric
 
@@ -251,18 +252,16 @@ class GraphIndex(FeatureDocuments, StoredDocuments):
             features.append(feature + family_ptr[f])
             family_ptr[f + 1] = family_ptr[f] + len(distinct)
         check_features(int(family_ptr[-1]))
-        fwd_ptr, fwd_id, sizes = pack(np.concatenate(graphs), np.concatenate(features), n_graphs, family_ptr)
+        lists = pack(np.concatenate(graphs), np.concatenate(features), n_graphs, family_ptr)
 
-        document, example = distinct_lists(fwd_ptr, fwd_id)
-        sizes = sizes[:, example]
-        order = np.lexsort(_sort_key(sizes)[::-1])
-        sizes = sizes[:, order]
-        fwd_ptr, fwd_id = reorder(fwd_ptr, fwd_id, example[order])
+        document, example = distinct_lists(lists.fwd_ptr, lists.fwd_id)
+        order = np.lexsort(_sort_key(lists.sizes[:, example])[::-1])
+        lists = lists.take(example[order])
         document_of_row = numbered_anew(graph_of_row, ranks_of(order)[document])
         if is_searched:
-            indexed_features = invert(fwd_ptr, fwd_id, sizes, _sort_key(sizes), document_of_row, int(family_ptr[-1]))
+            indexed_features = invert(lists, _sort_key(lists.sizes), document_of_row, int(family_ptr[-1]))
         else:
-            indexed_features = forward_lists(fwd_ptr, fwd_id, sizes, document_of_row, int(family_ptr[-1]))
+            indexed_features = without_postings(lists, document_of_row, int(family_ptr[-1]))
         return cls(indexed_features, *strings, np.concatenate(keys), family_ptr, schema, n_dangling)
 
 
@@ -350,9 +349,9 @@ def index_queries(graphs: GraphTable, graph_of_row: np.ndarray) -> GraphIndex:
         len(used),
     )
     example = np.unique(which, return_index=True)[1]
-    fwd_ptr, fwd_id = reorder(fwd_ptr, by_graph, example)
+    lists = ForwardLists(fwd_ptr, by_graph, sizes).take(example)
     return GraphIndex(
-        forward_lists(fwd_ptr, fwd_id, sizes[:, example], which[graph_of_row], 0),
+        without_postings(lists, which[graph_of_row], 0),
         *strings,
         keys,
         offsets_of(np.array([len(of_family) for of_family in key])),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import metric_oracle as mo
-from metric_oracle.indexes.features import invert
+from metric_oracle.indexes.features import ForwardLists, invert
 from metric_oracle.kernels import _bitmaps as bitmaps_of
 from metric_oracle.kernels import _overlap_counts as counts_of
 from metric_oracle.kernels._jit import jit
@@ -42,7 +42,7 @@ def features_with(share: float, n_documents: int) -> tuple[Features, np.ndarray]
     sizes = has.sum(axis=1, dtype=np.int32)[None, :]
     of_one_size, rows = np.zeros(n_documents, np.int32), np.arange(n_documents)
     assert (np.diff(document) >= 0).all()
-    return invert(ptr, feature.astype(np.int32), sizes, of_one_size, rows, 3), has
+    return invert(ForwardLists(ptr, feature.astype(np.int32), sizes), of_one_size, rows, 3), has
 
 
 @pytest.mark.parametrize("n_documents", [63, 64, 65, 128, 1000])
