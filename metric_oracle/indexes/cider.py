@@ -237,8 +237,8 @@ class WeightedIndex(FeatureDocuments):
 
     def encode(self, reports: Reports) -> Self:
         """Tokenize queries and count their n-grams."""
-        which, items, words, flat, ptr = distinct_sequences(reports.texts, "coco")
-        return self.join({"coco": replace(index_sequences("queries", words, flat, ptr, which, ORDERS), items=items)})
+        which, items, tokens = distinct_sequences(reports.texts, "coco")
+        return self.join({"coco": replace(index_sequences("queries", tokens, which, ORDERS), items=items)})
 
     def translate(self, metric: Metric, queries: Documents) -> WeightedBatch:
         """Look up the n-grams of queries and weight them."""

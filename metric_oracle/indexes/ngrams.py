@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from itertools import count, repeat
 from pathlib import Path
 from string import ascii_lowercase, digits
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -147,8 +147,8 @@ class NgramIndex(FeatureDocuments, StoredDocuments):
 
     def encode(self, reports: Reports) -> "NgramIndex":
         """Tokenize the queries. Their n-grams are indexed up to the order that a metric reads, see `up_to`."""
-        which, items, words, flat, ptr = distinct_sequences(reports.texts, self.kind)
-        return replace(without_grams(self.kind, words, flat, ptr, which), items=items)
+        which, items, tokens = distinct_sequences(reports.texts, self.kind)
+        return replace(without_grams(self.kind, tokens, which), items=items)
 
     def own(self, rows: np.ndarray) -> "NgramIndex":
         """Return the documents of the rows, without tokenizing their texts."""
@@ -175,9 +175,8 @@ class NgramIndex(FeatureDocuments, StoredDocuments):
         if order < len(self.family_ptr):
             return self
         if order not in self._of_order:
-            self._of_order[order] = index_queries(
-                self.vocabulary, self.sequence, self.sequence_ptr, self.document_of_row, order
-            )
+            tokens = TokenSequences(self.vocabulary, self.sequence, self.sequence_ptr)
+            self._of_order[order] = index_queries(tokens, self.document_of_row, order)
         return self._of_order[order]
 
     @cached_property
@@ -267,20 +266,31 @@ def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
     return ptr[:-1][text] + np.arange(len(text)) - first[text], text
 
 
-def distinct_sequences(texts: Sequence[str], kind: str) -> tuple[np.ndarray, Mapped, list[str], np.ndarray, np.ndarray]:
+class TokenSequences(NamedTuple):
+    """Texts as sequences of the numbers of their words."""
+
+    words: Sequence[str]  # in code-point order
+    ids: np.ndarray  # int32[T], place of each token in `words`
+    ptr: np.ndarray  # int64[n + 1], offsets of the sequences in `ids`
+
+    def take(self, some: np.ndarray) -> "TokenSequences":
+        """Return some of the sequences, by their numbers int64[n], with all words."""
+        ptr, ids = reorder(self.ptr, self.ids, some)
+        return TokenSequences(self.words, ids, ptr)
+
+
+def distinct_sequences(texts: Sequence[str], kind: str) -> tuple[np.ndarray, Mapped, TokenSequences]:
     """Tokenize texts as ``TOKENIZERS[kind]`` does, and number the distinct token sequences by first appearance.
 
-    Return the number of each text's sequence, int64[n]; the sequences; their words in code-point order; and the
-    sequences as word ids, int32[T], with the offsets of each, int64[m + 1].
+    Return the number of each text's sequence, int64[n]; the sequences as tokens; and as the numbers of these.
     """
     distinct = list(dict.fromkeys(texts))
     number = dict(zip(distinct, count())).__getitem__
     of_text = np.fromiter(map(number, texts), np.int64, len(texts))
-    words, flat, ptr = number_tokens(distinct, kind)
-    which, first = distinct_lists(ptr, flat)
-    ptr, flat = reorder(ptr, flat, first)
+    tokens = number_tokens(distinct, kind)
+    which, first = distinct_lists(tokens.ptr, tokens.ids)
     items = Mapped([distinct[i] for i in first.tolist()], partial(_tokens_of, kind))
-    return which[of_text], items, words, flat, ptr
+    return which[of_text], items, tokens.take(first)
 
 
 def _tokens_of(kind: str, text: str) -> tuple[str, ...]:
@@ -299,11 +309,8 @@ def renumbered(keys: np.ndarray, new_gram: np.ndarray, new_word: np.ndarray, n_w
     return np.where((gram >= 0) & (word >= 0), gram * n_words + word, -1)
 
 
-def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Tokenize texts as ``TOKENIZERS[kind]`` does, by compiled code.
-
-    Return the words in code-point order, the word ids of all texts, int32[T], and the offsets of each, int64[n + 1].
-    """
+def number_tokens(texts: Sequence[str], kind: str) -> TokenSequences:
+    """Tokenize texts as ``TOKENIZERS[kind]`` does, by compiled code."""
     number: dict[str, int] = defaultdict(count().__next__)
     parts, lengths = [np.empty(0, np.int32)], [np.zeros(1, np.int64)]
     for first in range(0, len(texts), BATCH):
@@ -329,7 +336,7 @@ def number_tokens(texts: Sequence[str], kind: str) -> tuple[list[str], np.ndarra
     words = sorted(number)
     rank = np.empty(len(words), np.int32)
     rank[np.fromiter(map(number.__getitem__, words), np.int64, len(words))] = np.arange(len(words))
-    return words, rank[np.concatenate(parts)], np.cumsum(np.concatenate(lengths))
+    return TokenSequences(words, rank[np.concatenate(parts)], np.cumsum(np.concatenate(lengths)))
 
 
 def _ends(sequences: Sequence[Sized]) -> np.ndarray:
@@ -368,21 +375,17 @@ def build_ngrams(
     are as in `index_sequences`.
     """
     max_order = MAX_ORDER[kind] if max_order is None else max_order
-    words, flat, ptr = number_tokens(texts, kind)
-    document_of_text, first = distinct_lists(ptr, flat)
-    order = np.argsort(np.diff(ptr)[first], kind="stable")
-    ptr, flat = reorder(ptr, flat, first[order])
+    tokens = number_tokens(texts, kind)
+    document_of_text, first = distinct_lists(tokens.ptr, tokens.ids)
+    order = np.argsort(np.diff(tokens.ptr)[first], kind="stable")
+    tokens = tokens.take(first[order])._replace(words=Strings(tokens.words))
     document_of_row = ranks_of(order)[document_of_text][text_of_row]
-    return index_sequences(
-        kind, Strings(words), flat, ptr, document_of_row, max_order, scratch, is_searched=is_searched
-    )
+    return index_sequences(kind, tokens, document_of_row, max_order, scratch, is_searched=is_searched)
 
 
 def index_sequences(
     kind: str,
-    words: Sequence[str],
-    word_ids: np.ndarray,
-    ptr: np.ndarray,
+    tokens: TokenSequences,
     document_of_row: np.ndarray,
     max_order: int,
     scratch: Path | None = None,
@@ -391,16 +394,16 @@ def index_sequences(
 ) -> NgramIndex:
     """Index the n-grams of up to `max_order` words in distinct token sequences.
 
-    If the index is to be searched, the sequences must be sorted by ascending length. `word_ids` has the place of each
-    token in `words`, which are in code-point order: int32[T]. `ptr` has the offsets of the sequences, and
-    `document_of_row` the sequence of each row, -1 for none: int64[D + 1] and int64[N]. Without `is_searched` there are
-    no posting lists. For `scratch` see `indexes.features.invert`.
+    If the index is to be searched, the sequences must be sorted by ascending length. `document_of_row` has the sequence
+    of each row, -1 for none: int64[N]. Without `is_searched` there are no posting lists. For `scratch` see
+    `indexes.features.invert`.
     """
+    words = tokens.words
+    ptr, word_ids = read_only((tokens.ptr, tokens.ids))
     sizes = np.maximum(np.diff(ptr)[None, :] - np.arange(max_order)[:, None], 0).astype(np.int32)
     fwd_ptr = offsets_of(sizes.sum(axis=0, dtype=np.int64))
     fwd_id = np.empty(fwd_ptr[-1], np.int32)
     gram_keys, repeat_keys, family_ptr = [], [], [0]
-    ptr, word_ids = read_only((ptr, word_ids))
     gram = word_ids.copy()
     for n in range(1, max_order + 1):
         if n == 1:
@@ -436,18 +439,14 @@ def index_sequences(
     )
 
 
-def index_queries(
-    words: Sequence[str], word_ids: np.ndarray, ptr: np.ndarray, document_of_row: np.ndarray, max_order: int
-) -> NgramIndex:
+def index_queries(tokens: TokenSequences, document_of_row: np.ndarray, max_order: int) -> NgramIndex:
     """Index the n-grams of queries without posting lists; see `index_sequences`."""
-    return index_sequences("queries", words, word_ids, ptr, document_of_row, max_order, is_searched=False)
+    return index_sequences("queries", tokens, document_of_row, max_order, is_searched=False)
 
 
-def without_grams(
-    kind: str, words: Sequence[str], word_ids: np.ndarray, ptr: np.ndarray, document_of_row: np.ndarray
-) -> NgramIndex:
+def without_grams(kind: str, tokens: TokenSequences, document_of_row: np.ndarray) -> NgramIndex:
     """Return distinct token sequences without any n-gram, which are indexed when they are asked for: see `up_to`."""
-    n, empty, zero = len(ptr) - 1, np.empty(0, np.int64), np.zeros(1, np.int64)
+    n, empty, zero = len(tokens.ptr) - 1, np.empty(0, np.int64), np.zeros(1, np.int64)
     lists = ForwardLists(np.zeros(n + 1, np.int64), empty, np.empty((0, n), np.int32))
     features = without_postings(lists, document_of_row, 0)
-    return NgramIndex(kind, features, words, empty, zero, empty, zero, zero, word_ids, ptr)
+    return NgramIndex(kind, features, tokens.words, empty, zero, empty, zero, zero, tokens.ids, tokens.ptr)

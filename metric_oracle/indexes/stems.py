@@ -14,7 +14,14 @@ from metric_oracle.corpora.reports import Reports
 from metric_oracle.indexes.contract import Documents
 from metric_oracle.indexes.features import FeatureDocuments, as_queries
 from metric_oracle.indexes.lists import offsets_of, places_of_lists
-from metric_oracle.indexes.ngrams import NgramIndex, index_queries, index_sequences, positions, without_grams
+from metric_oracle.indexes.ngrams import (
+    NgramIndex,
+    TokenSequences,
+    index_queries,
+    index_sequences,
+    positions,
+    without_grams,
+)
 from metric_oracle.kernels._overlap import Features
 from metric_oracle.kernels.meteor.cpu import DocumentWords, StemBatch, StemCorpus
 from metric_oracle.records import Metric
@@ -76,9 +83,9 @@ class StemIndex(FeatureDocuments):
         vocabulary = sorted(set(of_word))
         number = {stem: i for i, stem in enumerate(vocabulary)}
         stem = np.fromiter(map(number.__getitem__, of_word), np.int32, len(of_word))
-        sequences = vocabulary, stem[ngrams.sequence], ngrams.sequence_ptr, ngrams.document_of_row
+        tokens = TokenSequences(vocabulary, stem[ngrams.sequence], ngrams.sequence_ptr)
         make = partial(index_sequences, max_order=1) if is_searched else without_grams
-        return cls(ngrams, make("stems", *sequences), stem)
+        return cls(ngrams, make("stems", tokens, ngrams.document_of_row), stem)
 
     @property
     def features(self) -> Features:  # type: ignore[override]
@@ -150,7 +157,7 @@ class StemIndex(FeatureDocuments):
         reach = np.concatenate([numbers[flat], other[places_of_lists(other_ptr, flat)]])[by_text]
         reach_at = np.concatenate([place, np.repeat(place, n_others[flat])])[by_text] - ptr[texts[by_text]]
         reach_ptr = offsets_of(np.bincount(texts, minlength=len(ptr) - 1))
-        index = index_queries(vocabulary, reach, reach_ptr, np.arange(len(ptr) - 1), 1)
+        index = index_queries(TokenSequences(vocabulary, reach, reach_ptr), np.arange(len(ptr) - 1), 1)
         stems_of = as_queries(index.features, self.stems.ids_of(index)[index.features.fwd_id])
         return StemBatch(
             stems_of._replace(sizes=np.diff(ptr).astype(np.int32)[:, None]),
