@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gate import GateError
+from metric_oracle.base.operating_system import cpuinfo
 from metric_oracle.retrieval.machine import machine, versions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,7 +26,8 @@ _PEERS = (
 
 def describe() -> dict[str, Any]:
     """Return the facts that every result row carries."""
-    return {"machine": machine() | _gpu(), "versions": versions(_PEERS), **commit()}
+    amx = {"amx": True} if " amx_tile " in cpuinfo() else {}  # products of matrices, which no path of ours uses itself
+    return {"machine": machine() | amx | _gpu(), "versions": versions(_PEERS), **commit()}
 
 
 class Results:

@@ -44,8 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs = [read(path) for path in paths]
     rows = read(options.file) if options.file else newest([run for run in runs if _is_full(CORPORA[0], run)])
     growth = read(options.growth) if options.growth else newest(runs, lambda row: row["table"] == "growth")
-    encoders = newest(runs, lambda row: row["table"] == "encoders")
-    states = newest(runs, lambda row: row["table"] == "states")
     scales = [read(options.scale)] if options.scale else _scales(runs)
     if not rows:
         print(
@@ -70,10 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reading = newest(runs, lambda row: row["table"] == "reading")
     if reading:
         parts.append(reading_markdown(reading))
-    if encoders:
-        parts.append(encoders_markdown(encoders))
-    if states:
-        parts.append(states_markdown(states))
+    parts += map(encoders_markdown, _of_each_machine(runs, "encoders"))
+    parts += map(states_markdown, _of_each_machine(runs, "states"))
     of_itself = [newest(runs, lambda row, name=name: row["table"] == name) for name in ("itself", "mining")]  # type: ignore[misc]
     if any(of_itself):
         parts.append(itself_markdown([run for run in of_itself if run]))
@@ -132,6 +128,15 @@ def _what(row: Row) -> tuple[str, str | None]:
 def newest(runs: Sequence[list[Row]], wanted: Callable[[Row], bool] = lambda row: True) -> list[Row]:
     """Return the rows of the wanted run that began last."""
     return max((rows for rows in runs if rows and wanted(rows[0])), key=lambda rows: rows[0]["time"], default=[])
+
+
+def _of_each_machine(runs: Sequence[list[Row]], table: str) -> list[list[Row]]:
+    """Return the newest run with a table on each processor and instruction set, the newest of all first."""
+    of_machine: dict[str, list[Row]] = {}
+    for rows in sorted(filter(None, runs), key=lambda rows: rows[0]["time"], reverse=True):
+        if rows[0]["table"] == table:
+            of_machine.setdefault(tables.where(rows[0]), rows)
+    return list(of_machine.values())
 
 
 def replace_between_marks(text: str, body: str) -> str:

@@ -63,9 +63,10 @@ def met(row: Row) -> str:
 
 
 def where(row: Row) -> str:
-    """Return processor, cores and instruction set, which earlier rows do not have."""
+    """Return processor, cores and instructions, which earlier rows do not have."""
     computer = row["machine"]
     simd = f", {computer['simd']}" if "simd" in computer else ""
+    simd += " and AMX" if computer.get("amx") else ""
     name = computer["cpu"].replace("(R)", "").replace("(TM)", "").removesuffix(" Processor")
     return f"{escaped(name)}, {computer['cores']} cores{simd}"
 

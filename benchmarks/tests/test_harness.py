@@ -1047,6 +1047,24 @@ def test_report_of_encoders(rows):
     assert "| chexbert | 30 | one by one | 12 | 2.5 |" in text
 
 
+def test_report_has_encoders_of_each_processor(rows, tmp_path):
+    """Of each processor and instruction set the newest run, the newest of all first."""
+    results, computer = tmp_path / "results", rows[0]["machine"] | {"amx": False}
+    write(results, whole(rows), "full.jsonl")
+    row = rows[0] | {"table": "encoders", "name": "encode-chexbert", "value": 30.0, "single": 12.0, "times": 2.5}
+    row |= {"words": 24.6, "device": "cpu"}
+    runs = [("2030", computer, "old"), ("2031", computer, "plain"), ("2032", computer | {"amx": True}, "of matrices")]
+    for year, where, other in runs:
+        facts = {"time": f"{year}-01-01T00:00:00+00:00", "machine": where, "other": other}
+        write(results, [row | facts], f"encoders-{year}.jsonl")
+    page, _, to = written_to(tmp_path, report.BEGIN + report.END)
+    assert report.main(["--results", str(results), *to]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert " and AMX: " in text
+    assert text.index("| of matrices |") < text.index("| plain |")
+    assert "| old |" not in text
+
+
 def test_report_of_token_states(rows):
     facts = rows[0] | {"words": 22.3, "reports": 1500}
     packages = {"sentence-transformers": 209.5, "bert_score": 191.6}
