@@ -106,7 +106,8 @@ def _several_metrics(line: str = "") -> str:
     from metric_oracle.metrics import find_metric
 
     for flag, first, second in zip(sys.argv, sys.argv[1:], sys.argv[2:], strict=False):
-        if flag in ("-m", "--metric", "--metrics") and find_metric(second) is not None and second in (line or second):
+        is_metric = second[:1] != "-" and find_metric(second) is not None
+        if flag in ("-m", "--metric", "--metrics") and is_metric and second in (line or second):
             return f"Write several metrics with commas: {flag} {first.strip(',')},{second}."
     return ""
 

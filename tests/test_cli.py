@@ -338,6 +338,27 @@ def test_encoder_that_moved(oracle, fails, encoder, tmp_path):
     )
 
 
+def test_options_of_an_encoder_hold_for_a_name_as_for_its_file(oracle, encoder, tmp_path):
+    """What is typed beside the name of a set is not lost, and comes before what the encoder's entry says."""
+    (tmp_path / "r.csv").write_text("study_id,report\n1,no acute process .\n2,heart size is normal .\n")
+    project = tmp_path / "oracle.toml"
+    entry = f"[encoders.tiny]\nmodel = {json.dumps(str(encoder))}\nlayer = 2\nstates = 'float16'\n"
+    project.write_text(f"[reports.train]\nfile = 'r.csv'\n{entry}")
+    build = ["--project", project, "-m", "bertscore", "--out", tmp_path / "I"]
+    for reports in ("train", tmp_path / "r.csv"):
+        for typed, expected in (
+            (["--encoder", encoder, "--layer", 5, "--states", "float32"], (5, "float32")),
+            (["--encoder", "tiny"], (2, "float16")),
+            (["--encoder", "tiny", "--layer", 5], (5, "float16")),
+        ):
+            code, out, _ = oracle("build-index", reports, *build, *typed)
+            assert code == 0
+            record = json.loads(out)["content"]["representations"]["bertscore"]
+            assert (record["encoder"]["layer"], record["storage"]) == expected
+            assert record["encoder"]["model"] == str(encoder.resolve())
+            shutil.rmtree(tmp_path / "I")
+
+
 def test_options_of_an_encoder(fails, corpus, encoder, tmp_path):
     before = sorted(os.listdir(corpus["train"].parent))
     build = ["build-index", corpus["train"], "--out", tmp_path / "I"]

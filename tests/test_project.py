@@ -133,6 +133,12 @@ def test_options_hold_for_files_without_an_entry(folder, oracle):
 def test_options_without_a_file_that_they_hold_for(folder, fails):
     match = r"score: --id-column must be given with a file that has no entry; got names of oracle.toml alone\."
     fails("score", "test", "model", "--id-column", "more", match=match)
+    match = (
+        r"build-index: --radgraph, --device must be given with a file that has no entry; got names of oracle.toml "
+        r"alone\. Leave them out, or change the entry: oracle reports NAME FILE\.$"
+    )
+    build = ("build-index", "test", "-m", "radgraph", "--radgraph", "graphs.json", "--device", "cpu", "--out", "I")
+    fails(*build, match=match)
 
 
 def test_a_name_that_is_also_a_file(folder, fails, oracle):

@@ -100,10 +100,10 @@ class Names:
 
     def check_used(self) -> None:
         """Raise InputError if an option was given and every file has an entry, which says how it is read."""
-        names = [f"`{name}`" for name in self.options if name in _TEXTS]
+        names = [name for name in self._typed() if name not in ("encoder", *OF_ENCODER)]
         if names and not self.is_used:
             raise InputError(
-                ", ".join(names),
+                ", ".join(f"`{name}`" for name in names),
                 "must be given with a file that has no entry",
                 f"names of {self.project.path} alone",
                 "Leave them out, or change the entry: oracle reports NAME FILE.",
@@ -111,19 +111,24 @@ class Names:
 
     def check_none(self, argument: str) -> None:
         """Raise InputError if an option was given although there is no file that it holds for."""
-        usual = {name: one.default for name, one in declarations(Read).items()}
-        names = [f"`{name}`" for name, value in self.options.items() if value != usual.get(name)]
+        names = self._typed()
         if names:
-            rule = f"must be given with {', '.join(names)}"
+            rule = f"must be given with {', '.join(f'`{name}`' for name in names)}"
             raise InputError(argument, rule, "none", "Add the file of reports that they belong to.")
 
+    def _typed(self) -> list[str]:
+        """Return the names of the options that were typed."""
+        usual = {name: one.default for name, one in declarations(Read).items()}
+        return [name for name, value in self.options.items() if value != usual.get(name)]
+
     def _encoder(self, inputs: Inputs) -> dict[str, Any]:
-        """Return the options of the encoder that was typed, those that the argument takes."""
-        typed = self.options.get("encoder")
-        if typed is None:
-            return {}
-        named = {} if self.project is None else self.project.encoders.get(typed, {})
-        found = {"encoder": typed, **named}
+        """Return the options of the encoder that was typed, by name or as a model, which the argument takes.
+
+        What was typed besides the name of an encoder replaces what its entry says.
+        """
+        typed = {name: self.options[name] for name in ("encoder", *OF_ENCODER) if name in self.options}
+        named = {} if self.project is None else self.project.encoders.get(typed.get("encoder"), {})
+        found = {**typed, **named, **{name: typed[name] for name in OF_ENCODER if name in typed}}
         return {name: found[name] for name in inputs.of_encoder if name in found}
 
     def _entry(self, argument: str, typed: Any) -> str | None:
