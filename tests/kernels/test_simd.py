@@ -20,6 +20,7 @@ from llvmlite import ir
 from metric_oracle.kernels import _target
 from metric_oracle.kernels._llvm import WIDTHS
 from metric_oracle.kernels._simd import (
+    LANES,
     count_ones,
     dot,
     dot_error,
@@ -41,6 +42,7 @@ from metric_oracle.kernels._simd_codes import (
 )
 from metric_oracle.kernels.bertscore import all_pairs
 from metric_oracle.kernels.bertscore.bounds import STEP, UNIT, margins_of
+from metric_oracle.kernels.bertscore.query import lanes_of
 
 PATHS = {path.name: path for path in (*_target._X86, *_target._ARM)}
 HERE = _target.usable_names()
@@ -61,6 +63,14 @@ def compiled(name: str) -> Any:
         dots(n_lanes, floats, 4 * steps, pads, tokens, n, rows[1], columns[1])
 
     return run
+
+
+def test_passes_of_a_query_have_the_numbers_of_lanes_that_are_compiled():
+    """The fewest that hold the tokens of a pass."""
+    assert WIDTHS[-1] == LANES
+    for n in range(1, 3 * LANES + 1):
+        passes = [min(n - first, LANES) for first in range(0, n, LANES)]
+        assert [lanes_of(n, p) for p in range(len(passes))] == [min(w for w in WIDTHS if w >= m) for m in passes]
 
 
 def address(array: np.ndarray) -> int:
