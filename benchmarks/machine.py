@@ -26,7 +26,7 @@ _PEERS = (
 
 def describe() -> dict[str, Any]:
     """Return the facts that every result row carries."""
-    amx = {"amx": True} if " amx_tile " in cpuinfo() else {}  # products of matrices, which no path of ours uses itself
+    amx = {"amx": True} if " amx_tile " in cpuinfo() else {}  # PyTorch uses these instructions, no kernel of ours does
     return {"machine": machine() | amx | _gpu(), "versions": versions(_PEERS), **commit()}
 
 

@@ -45,7 +45,8 @@ ANNOTATED = Inputs((*_TEXTS, *_MODELS))
 class Names:
     """What a command line says of reports: the names of an oracle.toml, and options for files that it does not name.
 
-    The options hold for the first file without an entry; what columns they name is looked for in the others, too.
+    The options hold for the first file without an entry; what columns they name is looked for in the others, too. Those
+    of the encoder hold for all reports.
     """
 
     def __init__(self, project: Any, options: Mapping[str, Any]) -> None:
@@ -122,9 +123,9 @@ class Names:
         return [name for name, value in self.options.items() if value != usual.get(name)]
 
     def _encoder(self, inputs: Inputs) -> dict[str, Any]:
-        """Return the options of the encoder that was typed, by name or as a model, which the argument takes.
+        """Return the options of the encoder on the command line, as far as the argument takes them.
 
-        What was typed besides the name of an encoder replaces what its entry says.
+        An encoder may be named by its entry; options that are typed besides replace those of the entry.
         """
         typed = {name: self.options[name] for name in ("encoder", *OF_ENCODER) if name in self.options}
         named = {} if self.project is None else self.project.encoders.get(typed.get("encoder"), {})

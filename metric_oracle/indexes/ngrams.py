@@ -267,14 +267,14 @@ def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class TokenSequences(NamedTuple):
-    """Texts as sequences of the numbers of their words."""
+    """Texts as sequences of words, which are numbered."""
 
     words: Sequence[str]  # in code-point order
     ids: np.ndarray  # int32[T], place of each token in `words`
     ptr: np.ndarray  # int64[n + 1], offsets of the sequences in `ids`
 
     def take(self, some: np.ndarray) -> "TokenSequences":
-        """Return some of the sequences, by their numbers int64[n], with all words."""
+        """Return the sequences with some numbers, int64[n]; `words` stay as they are."""
         ptr, ids = reorder(self.ptr, self.ids, some)
         return TokenSequences(self.words, ids, ptr)
 
@@ -282,7 +282,8 @@ class TokenSequences(NamedTuple):
 def distinct_sequences(texts: Sequence[str], kind: str) -> tuple[np.ndarray, Mapped, TokenSequences]:
     """Tokenize texts as ``TOKENIZERS[kind]`` does, and number the distinct token sequences by first appearance.
 
-    Return the number of each text's sequence, int64[n]; the sequences as tokens; and as the numbers of these.
+    Return the number of each text's sequence, int64[n]; the distinct sequences as tuples of words; and the same as
+    numbers of words.
     """
     distinct = list(dict.fromkeys(texts))
     number = dict(zip(distinct, count())).__getitem__
@@ -310,7 +311,7 @@ def renumbered(keys: np.ndarray, new_gram: np.ndarray, new_word: np.ndarray, n_w
 
 
 def number_tokens(texts: Sequence[str], kind: str) -> TokenSequences:
-    """Tokenize texts as ``TOKENIZERS[kind]`` does, by compiled code."""
+    """Tokenize texts as ``TOKENIZERS[kind]`` does, by compiled code, and number their words."""
     number: dict[str, int] = defaultdict(count().__next__)
     parts, lengths = [np.empty(0, np.int32)], [np.zeros(1, np.int64)]
     for first in range(0, len(texts), BATCH):

@@ -44,7 +44,7 @@ class Slice:
 
 
 class SharedInputs(NamedTuple):
-    """What the builds of all shards of a set share."""
+    """The inputs that are the same for every shard of a set."""
 
     sources: Any = None  # the argument of `Slice.make`
     metrics: Sequence[str] | None = None  # as in `indexes.build.build_index`

@@ -74,7 +74,7 @@ def _float_products(builder, parts, step_bytes, rows, n_steps, start, path):
 
 
 def lanes_at_once(n_lanes: int, path: Path | None = None) -> int:
-    """Return how many of the `n_lanes` lanes of a query `make_dots` multiplies at a time: they are stored together."""
+    """Return how many of a query's `n_lanes` lanes `make_dots` multiplies at a time; these are stored together."""
     return STEP * tile(path or _target.path(), n_lanes // STEP)[1]
 
 

@@ -97,7 +97,7 @@ def make_bounds(path: Path | None = None) -> Any:
 
 
 def _emit_bounds(builder, blocks, path, values):
-    """Emit the function of `make_bounds` for 16 * blocks lanes; `values` are its arguments after `lanes`."""
+    """Emit what `make_bounds` compiles for 16 * blocks lanes; `values` are the arguments after `lanes`."""
     query, n_steps, heads, unit, slack, table, codes, cell, terms, weights, n_tokens, fresh, row, column = values
     is_old = builder.icmp_unsigned("==", fresh, I64(0))
     total = cgutils.alloca_once_value(builder, ir.Constant(vector(F32), [0.0] * STEP))
@@ -245,7 +245,7 @@ def mean_recall(
 
     def of_blocks(builder, blocks, table, cell, radius, n_tokens, column, shares):
         chosen, v16 = _target.path(), vector(F32)
-        # As few vectors as have 16, 32 or 64 lanes: there are no registers of 48 bytes.
+        # Of 48 lanes, 32 are one vector and 16 another, because no register has 48 bytes.
         sizes = [STEP * n for n in (4, 2, 1) if blocks & n]
         firsts = [sum(sizes[:i]) for i in range(len(sizes))]
         least = [cgutils.alloca_once_value(builder, ir.Constant(vector(I8, n), [255] * n)) for n in sizes]
@@ -331,7 +331,7 @@ def make_near(path: Path | None = None) -> Any:
 
 @intrinsic
 def candidates(typingctx: Any, lanes: Any, products: Any, low: Any, margin: Any, column: Any, out: Any):
-    """Write the lanes that may hold a maximum, in order, and return how many there are.
+    """Write the numbers of the lanes that may hold a maximum, in order, and return how many there are.
 
     lanes     one of `WIDTHS`
     products  float32[lanes], of one token with all lanes

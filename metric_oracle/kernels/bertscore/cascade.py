@@ -30,7 +30,7 @@ from metric_oracle.kernels.bertscore.exact import approximate, exact, length_of,
 from metric_oracle.kernels.bertscore.score import F1, MEAN, PRECISION
 from metric_oracle.kernels.contract import read_only
 
-AHEAD = 4
+AHEAD = 4  # candidates whose codes are prefetched
 ROUND = 2.0**-23  # above the error of rounding to float32
 STAGES = ("cells", "codes", "float32")
 CELLS, CODES, SOME, BELOW = range(4)  # places of bounds in `Work.noted`
