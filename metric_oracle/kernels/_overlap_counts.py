@@ -192,10 +192,9 @@ def _next_weighted(matched, begin, end, weights, least):
     """Return the first d from `begin` on whose weighted count, see `_weighted`, is at least `least`, else `end`."""
     limit = np.uint16(least)
     while begin + BLOCK <= end:
-        block = matched[:, begin : begin + BLOCK]
-        hit = np.uint16(0)
-        for i in range(BLOCK):  # vectorised
-            hit = np.uint16(hit | np.uint16(_weighted(block, i, weights) >= limit))
+        first, hit = np.uint64(begin), np.uint16(0)
+        for i in range(np.uint64(BLOCK)):  # vectorised; a slice of both rows, whose stride LLVM does not know, is not
+            hit = np.uint16(hit | np.uint16(_weighted(matched, first + i, weights) >= limit))
         if hit:
             break
         begin += BLOCK
