@@ -334,7 +334,7 @@ def _in_memory(data: Any) -> Table:
 
 
 class _Groups(NamedTuple):
-    """The samples of a table by study: ids, and in each other field one list for each id."""
+    """The samples of a table, grouped by study: each field but `ids` has one list for each study."""
 
     ids: list[str]
     texts: list[list[str]]  # as the table has them

@@ -72,7 +72,7 @@ class ForwardLists(NamedTuple):
     sizes: np.ndarray  # int32[F, D], number of features of each family in each document
 
     def take(self, documents: np.ndarray) -> "ForwardLists":
-        """Return the lists of the documents with some numbers, int64[n]."""
+        """Return the lists of the given documents, int64[n], in that order."""
         from metric_oracle.kernels._build import reorder
 
         fwd_ptr, fwd_id = reorder(self.fwd_ptr, self.fwd_id, documents)

@@ -267,14 +267,14 @@ def positions(ptr: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class TokenSequences(NamedTuple):
-    """Texts as sequences of words, which are numbered."""
+    """Texts as sequences of word numbers, and the words."""
 
     words: Sequence[str]  # in code-point order
     ids: np.ndarray  # int32[T], place of each token in `words`
     ptr: np.ndarray  # int64[n + 1], offsets of the sequences in `ids`
 
     def take(self, some: np.ndarray) -> "TokenSequences":
-        """Return the sequences with some numbers, int64[n]; `words` stay as they are."""
+        """Return the given sequences, int64[n], in that order; `words` stay as they are."""
         ptr, ids = reorder(self.ptr, self.ids, some)
         return TokenSequences(self.words, ids, ptr)
 
